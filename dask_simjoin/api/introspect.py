@@ -326,7 +326,7 @@ def report(result: Any = None) -> RunReport:
                 "No lazy join has been planned in this process. Call compute() first."
             )
         return last
-    joins = _lazy_joins(result)
+    joins = lazy_joins(result)
     if joins:
         found = [
             run for join in joins if (run := RUNS.find(join.named.name)) is not None
@@ -362,7 +362,8 @@ REPORT_HINT = (
 )
 
 
-def _lazy_joins(result: Any) -> list[Any]:
+def lazy_joins(result: Any) -> list[Any]:
+    """List the joins of a lazy result. The join that the user asked for comes first."""
     from dask_simjoin.graph.dask_private import Expr
     from dask_simjoin.graph.lazy_join import LazyJoin
     from dask_simjoin.graph.pairs import LazyGraph
@@ -371,7 +372,12 @@ def _lazy_joins(result: Any) -> list[Any]:
     if isinstance(result, LazyGraph):
         return [result.expression]
     expr = getattr(result, "expr", None)
-    return list(expr.find_operations(LazyJoin)) if isinstance(expr, Expr) else []
+    if not isinstance(expr, Expr):
+        return []
+    # right and outer joins count matches from right to left, too
+    return sorted(
+        expr.find_operations(LazyJoin), key=lambda join: join.operand("spec").is_swapped
+    )
 
 
 def _key_name(result: Any) -> str:

@@ -23,13 +23,16 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     eps : float, str or column
         Largest distance, finite and >= 0, in the units of the metric; see `self_join`.
         If it is the name of a column, each row of this frame has its own distance.
-    how : {"inner", "left", "leftsemi", "leftanti"}, default "inner"
+    how : {"inner", "left", "right", "outer", "leftsemi", "leftanti"}, default "inner"
         The rows of the result.
 
         - "inner": all pairs.
         - "left": all pairs, and the rows of this frame that have no match. Their
           `right` and `distance` are missing. Ids and kept columns of the right table
           get a nullable dtype, such as "Int64" for int64.
+        - "right": all pairs, and the rows of `other` that have no match. Their `left`
+          and `distance` are missing.
+        - "outer": all pairs, and the rows of both tables that have no match.
         - "leftsemi": the rows of this frame that have a match, with all their columns.
         - "leftanti": the rows of this frame that have no match, with all their columns.
     on : column or list of columns, optional
@@ -118,6 +121,14 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
        left right  distance
     0     0     h       1.0
     1     1   NaN       NaN
+
+    All shops and all homes:
+
+    >>> shops.simjoin.join(homes, 1.0, on="x", how="outer", keep=["name", "rent"])
+       left right name  rent
+    0     0     h    A   700
+    1     1   NaN    B  <NA>
+    2  <NA>     i  NaN   800
     """
     check_other("join(other, eps)", request.other, eps=request.eps)
     return verbs.join(frame, request, DISTANCES)

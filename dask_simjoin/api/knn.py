@@ -306,7 +306,7 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> tuple[Frame, bool]:
         ]
     else:
         example = nearest_example(
-            left, left if right is None else right, spec, request.how == LEFT
+            left, left if right is None else right, spec, request.how
         )
         found = driver.nearest(wanted, example)
     # NaN if `max_distance` is missing or has a unit; then there is no warning

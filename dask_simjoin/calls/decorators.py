@@ -39,7 +39,7 @@ from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.messages import not_an_option, shown
 from dask_simjoin.request.options import ORDER
-from dask_simjoin.request.requests import LEFT
+from dask_simjoin.request.requests import KEEPS
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -99,7 +99,7 @@ def verb(
                 made_of = function(rows, request(**given))  # type: ignore[call-arg]
             found = without_points(made_of, added)
             table_of(rows).log_done(name, found, time.perf_counter() - begin)
-            missing = given.get("how") == LEFT
+            missing = given.get("how") in KEEPS
             made = in_library_of(table, found, missing)
             return cast(Result, with_categories(made, [table, other], given))
 

@@ -22,7 +22,9 @@ class Driver(Protocol):
     """
 
     def pairs(self, example: Frame, how: str = "inner") -> Frame:
-        """Find the pairs of rows; with ``how="left"`` also the left rows without one."""
+        """Find the pairs of rows. With some values of `how`, also rows without one: see
+        `KEEPS`.
+        """
 
     def matches(self, example: Series) -> Series:
         """Count the matches of each left row in the right table."""

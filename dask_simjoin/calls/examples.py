@@ -12,6 +12,7 @@ from dask_simjoin.calls.inputs import example_ids
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import DType, Frame, Series
+from dask_simjoin.request.requests import INNER, KEEPS, LEFT
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 
 NEIGHBORS = "neighbors"
@@ -39,11 +40,9 @@ def counts_example(meta: Frame, spec: JoinSpec) -> Series | Frame:
     return frames_for(meta).rows(values, meta.index[:0], shape)
 
 
-def pairs_example(
-    left: Frame, right: Frame, spec: RowSpec, some_missing: bool = False
-) -> Frame:
-    """Return an empty example of pairs. `some_missing`: whether the right row of a pair
-    may be missing.
+def pairs_example(left: Frame, right: Frame, spec: RowSpec, how: str = INNER) -> Frame:
+    """Return an empty example of pairs. `how`: see `join`; rows that stay without a
+    match have missing values in the columns of the other table.
     """
     frames = frames_for(left)
     none = np.zeros(0, np.int64)
@@ -58,22 +57,29 @@ def pairs_example(
     columns |= frames.columns_at(left, spec.kept_left, none)
     columns |= frames.columns_at(right, spec.kept_right, none)
     example = frames.result(columns, 0)
-    if not some_missing:
-        return example
-    of_right = ["right", *spec.kept_right]
+    sides = {
+        "right": ("left", spec.id, spec.kept_left),
+        "left": ("right", spec.other and spec.other.id, spec.kept_right),
+    }
     dtypes = dict(zip(example.columns, example.dtypes, strict=True))
-    for name in of_right:
-        if _are_unknown(getattr(dtypes[name], "categories", ())):
-            column = spec.kept_right.get(name, spec.other and spec.other.id)
-            named = "the index" if column is None else repr(column)
-            raise ColumnError(
-                f"how='left' adds missing values to {named} of the right table, whose "
-                "categories Dask does "
-                "not know. Use other.categorize() first, which reads the categories, "
-                "or convert the column, "
-                "for example with .astype('object')."
-            )
-    return _with_optional(example, of_right)
+    optional = []
+    for keeps in KEEPS.get(how, ()):
+        side, id, kept = sides[keeps]
+        for name in [side, *kept]:
+            if _are_unknown(getattr(dtypes[name], "categories", ())):
+                raise _unknown_categories(how, side, kept.get(name, id))
+            optional.append(name)
+    return _with_optional(example, optional) if optional else example
+
+
+def _unknown_categories(how: str, side: str, column: Hashable) -> ColumnError:
+    named = "the index" if column is None else repr(column)
+    frame = "other" if side == "right" else "frame"
+    return ColumnError(
+        f"how={how!r} adds missing values to {named} of the {side} table, whose "
+        f"categories Dask does not know. Use {frame}.categorize() first, which reads "
+        "the categories, or convert the column, for example with .astype('object')."
+    )
 
 
 def _with_optional(example: Frame, names: list[str]) -> Frame:
@@ -94,12 +100,10 @@ def _with_optional(example: Frame, names: list[str]) -> Frame:
 
 
 def nearest_example(
-    left: Frame, right: Frame, spec: JoinSpec, some_missing: bool = False
+    left: Frame, right: Frame, spec: JoinSpec, how: str = INNER
 ) -> Frame:
-    """Return an empty example of a nearest-neighbor join; `some_missing`: see
-    `pairs_example`.
-    """
-    pairs = pairs_example(left, right, spec, some_missing)
+    """Return an empty example of a nearest-neighbor join; `how`: see `pairs_example`."""
+    pairs = pairs_example(left, right, spec, how)
     frames, names = frames_for(left), {name: name for name in pairs.columns}
     columns = frames.columns_at(pairs, names, np.zeros(0, np.int64))
     of_rows = spec.kept_left | spec.kept_right
@@ -109,7 +113,7 @@ def nearest_example(
         "right": columns["right"],
         "rank": np.zeros(0, np.int64),
     }
-    if some_missing:
+    if how == LEFT:
         rank = frames.result({"rank": own["rank"]}, 0)
         own["rank"] = _with_optional(rank, ["rank"])["rank"]
     return frames.result(own | {"distance": columns["distance"]} | kept, 0)

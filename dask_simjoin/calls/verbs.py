@@ -14,7 +14,7 @@ from dask_simjoin.calls.examples import (
 from dask_simjoin.calls.inputs import check_other, one_or_two, same_library
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.requests import ANTI, LEFT, SEMI
+from dask_simjoin.request.requests import ANTI, SEMI
 
 
 def self_join(frame: Frame, request: Any, drivers: Drivers) -> Frame:
@@ -34,7 +34,7 @@ def join(frame: Frame, request: Any, drivers: Drivers) -> Frame:
         driver = drivers.of([frame, other], spec)
         matches = driver.matches(series_example(left, NEIGHBORS))
         return frame[(matches > 0) if request.how == SEMI else (matches == 0)]
-    example = pairs_example(left, right, spec, request.how == LEFT)
+    example = pairs_example(left, right, spec, request.how)
     return drivers.of([frame, other], spec).pairs(example, request.how)
 
 

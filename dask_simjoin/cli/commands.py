@@ -16,6 +16,7 @@ import pyarrow as pa
 from dask.utils import format_time
 from distributed import Client
 
+from dask_simjoin.api.introspect import lazy_joins
 from dask_simjoin.api.verbs import Output, Verb
 from dask_simjoin.calls.examples import NEIGHBORS
 from dask_simjoin.cli.messages import (
@@ -56,7 +57,7 @@ from dask_simjoin.planning.left_out import LeftOut, named_tables
 from dask_simjoin.reports.run import RunReport
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import NO_OPTIONS, OPTIONS, counted
-from dask_simjoin.request.requests import ANTI, LEFT, SEMI
+from dask_simjoin.request.requests import ANTI, KEEPS, SEMI
 from dask_simjoin.sets.columns import TEXTS, content_of
 
 
@@ -308,7 +309,7 @@ def _compute(run: Run) -> None:
             with stage("planning", client, run.quiet):
                 before = time.perf_counter()
                 frame, result = run.result()
-                join = next(result.expr.find_operations(LazyJoin))
+                join = lazy_joins(result)[0]
                 plan = join.report
                 planned = time.perf_counter() - before
             run.say(plan)
@@ -366,17 +367,16 @@ def _types(run: Run) -> Mapping[str, pa.DataType]:
 
 def _left_out(run: Run, tables: Sequence[LeftOut]) -> list[str]:
     """Describe the rows that were not compared, and whether the output has them."""
-    kept = run.verb.output in ("rows", "values") or run.options.get("how") in KEEPING
+    how = run.options.get("how")
+    kept = KEEPS.get(how, ())
+    if run.verb.output in ("rows", "values") or how == ANTI:
+        kept = ("", "left")
     texts = []
     for which, table in named_tables(tables):
-        stays = kept and which != "right"
-        verb = "kept, but not compared," if stays else "left out"
+        verb = "kept, but not compared," if which in kept else "left out"
         texts.append(f"{verb} {table.in_words(which)}")
     return texts
 
-
-KEEPING = (LEFT, ANTI)
-"""With these values of `how`, the output keeps left rows that cannot be compared."""
 
 SELECTING = ("mutual", "n")
 """Options that drop pairs from the join's result. Then fewer rows are written than the
@@ -390,8 +390,9 @@ def _rows_written(run: Run, rows: int | None, report: RunReport | None) -> int |
     `rows`: the number of rows in the files; None: use the join's count if it is the
     same.
     """
-    joined = run.verb.output == "pairs" and not any(
-        run.options.get(name) for name in SELECTING
+    alone = "right" in KEEPS.get(run.options.get("how"), ())
+    joined = run.verb.output == "pairs" and not (
+        alone or any(run.options.get(name) for name in SELECTING)
     )
     return (
         report.rows

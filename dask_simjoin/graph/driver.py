@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import dask.dataframe as dd
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.dask_private import Expr, new_collection
 from dask_simjoin.graph.nearest import HasNeighbor, KDistances, NearestJoin
 from dask_simjoin.graph.pairs import (
@@ -20,12 +24,16 @@ from dask_simjoin.graph.source import FrozenSource, freeze
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.outputs import PAIRS, OutputSpec, nearest_output
 from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
+from dask_simjoin.request.requests import INNER, KEEPS, LEFT
+from dask_simjoin.request.spec import bare, swapped
 from dask_simjoin.tasks.counts import Number, pairs_by_eps
+from dask_simjoin.tasks.left_out import right_rows_alone
 from dask_simjoin.tasks.local import numbered
 from dask_simjoin.tasks.nearest import (
     Neighbors,
     Totals,
 )
+from dask_simjoin.tasks.pairs import cast_like
 
 
 class Expressions(NamedTuple):
@@ -58,13 +66,31 @@ class LazyJoins:
         """Make a lazy result with a value for each row of the left table."""
         return new_collection(expression(self.source.given, self.source, *operands))
 
-    def pairs(self, example: Frame, how: str = "inner") -> Frame:
+    def pairs(self, example: Frame, how: str = INNER) -> Frame:
         if self.other is None:
-            found = self.expressions.self_join(self.source, self.spec, example)
-        else:
-            tables = self.source, self.other
-            found = self.expressions.join(*tables, self.spec, how, example)
-        return new_collection(found)
+            return new_collection(
+                self.expressions.self_join(self.source, self.spec, example)
+            )
+        tables, keeps = (self.source, self.other), KEEPS.get(how, ())
+        own = LEFT if "left" in keeps else INNER
+        made = self.expressions.join(*tables, self.spec, own, example)
+        found = new_collection(made)
+        if "right" not in keeps:
+            return found
+        # the left columns may be missing, so they have other dtypes
+        found = found.map_partitions(cast_like, example, meta=example)
+        return dd.concat([found, self._right_rows_alone(example)])
+
+    def _right_rows_alone(self, example: Frame) -> Frame:
+        """Return the right rows without a match as rows of the result."""
+        other = self.frames[1]
+        labels = other._meta.index[:0]
+        none = frames_for(other._meta).series(np.zeros(0, np.int64), labels, None)
+        counting = type(self)(self.frames[::-1], swapped(bare(self.spec)))
+        how = counting.matches(none), self.spec, example
+        return other.map_partitions(
+            right_rows_alone, *how, meta=example, clear_divisions=True
+        )
 
     def matches(self, example: Series) -> Series:
         operands = self.other, self.spec, example

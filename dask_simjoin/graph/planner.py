@@ -30,7 +30,7 @@ from dask_simjoin.engine.base import pooled
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.native import native
 from dask_simjoin.engine.process import forkable
-from dask_simjoin.errors import TABLES, PlanningError, in_table
+from dask_simjoin.errors import PlanningError, in_table
 from dask_simjoin.graph.base import pick
 from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, Task, TaskRef
 from dask_simjoin.graph.records import RUNS, Named
@@ -308,7 +308,7 @@ def plan_join(
     tables = (
         [(source, spec)] if other is None else [(source, spec), (other, spec.right)]
     )
-    names = TABLES if other is not None else (None,)
+    names = spec.tables if other is not None else (None,)
     collected: list[TableStatistics] = []
     for name, first, (table, own) in zip(names, (0, RIGHT), tables, strict=False):
         with in_table(name if steps.names_table else None):

@@ -66,6 +66,11 @@ class Gate(NamedTuple):
         return self.kind in (TIMES, NUMBERS) and self.low != -self.high
 
     @property
+    def mirrored(self) -> Gate:
+        """The gate with left and right exchanged."""
+        return self._replace(low=-self.high, high=-self.low) if self.one_sided else self
+
+    @property
     def two_sided(self) -> Gate:
         """The gate that allows a pair if this one allows it in either direction."""
         most = max(abs(self.low), abs(self.high))
@@ -114,6 +119,11 @@ class Gates(NamedTuple):
             allows(rule, left[:, g], right[:, g]) for g, rule in enumerate(self.rules)
         ]
         return np.logical_and.reduce(each)
+
+    @property
+    def mirrored(self) -> Gates:
+        """The gates with left and right exchanged."""
+        return self._replace(rules=tuple(rule.mirrored for rule in self.rules))
 
     @property
     def two_sided(self) -> Gates:

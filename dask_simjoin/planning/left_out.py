@@ -84,16 +84,20 @@ def merged_reasons(
     return tuple(LeftOutRows(*key, found[key]) for key in keys)
 
 
-def left_out_in_words(tables: Sequence[LeftOut]) -> str | None:
+def left_out_in_words(
+    tables: Sequence[LeftOut], names: Sequence[str] = TABLES
+) -> str | None:
     """Describe the rows of all tables that are left out; None if there are none."""
-    texts = [table.in_words(which) for which, table in named_tables(tables)]
+    texts = [table.in_words(which) for which, table in named_tables(tables, names)]
     return ". ".join(texts) or None
 
 
-def named_tables(tables: Sequence[LeftOut]) -> list[tuple[str, LeftOut]]:
-    """List the tables with rows that are left out, each with its name. If there is only
-    one table, its name is empty.
+def named_tables(
+    tables: Sequence[LeftOut], names: Sequence[str] = TABLES
+) -> list[tuple[str, LeftOut]]:
+    """List the tables with rows that are left out, each with its name of `names`. If
+    there is only one table, its name is empty.
     """
-    names = TABLES if len(tables) > 1 else ("",)
+    names = names if len(tables) > 1 else ("",)
     named = zip(names, tables, strict=False)
     return [(which, table) for which, table in named if table.rows]

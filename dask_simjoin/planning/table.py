@@ -138,9 +138,9 @@ def summarise_two(
     """Merge the summaries of two tables; an empty table of lists gets the dimensions of
     the other table.
     """
-    with in_table("left"):
+    with in_table(spec.tables[0]):
         left = summarise_table(summaries, spec)
-    with in_table("right"):
+    with in_table(spec.tables[1]):
         right = summarise_table(others, spec.right)
     dims = [len(table.every.lower) for table in (left, right)]
     if dims[0] == dims[1]:

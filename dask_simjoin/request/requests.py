@@ -8,7 +8,7 @@ options.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, get_args
 
 from dask_simjoin.catalog import AUTO, HOME, LOSSY_NEAREST, NEAREST, name_of
@@ -46,7 +46,7 @@ from dask_simjoin.request.resolve import (
     resolve_two,
     searched,
 )
-from dask_simjoin.request.spec import JoinSpec, without_ids
+from dask_simjoin.request.spec import JoinSpec, bare
 from dask_simjoin.request.units import (
     check_distance,
     check_once,
@@ -56,12 +56,15 @@ from dask_simjoin.request.units import (
     within_several,
 )
 
-How = Literal["inner", "left", "leftsemi", "leftanti"]
+How = Literal["inner", "left", "right", "outer", "leftsemi", "leftanti"]
 GraphMode = Literal["distance", "connectivity"]
 NearestHow = Literal["inner", "left", "leftanti"]
 Ties = Literal["first", "all"]
 
-INNER, LEFT, SEMI, ANTI = HOW = get_args(How)
+INNER, LEFT, RIGHT, OUTER, SEMI, ANTI = HOW = get_args(How)
+
+KEEPS = {LEFT: ("left",), RIGHT: ("right",), OUTER: ("left", "right")}
+"""Value of `how` -> the tables whose rows without a match are in the result, too."""
 
 ALL_TIES = "all"
 """Value of `ties` for a result with all rows at the distance of the last neighbor."""
@@ -73,7 +76,10 @@ DISTANCE = about("largest distance of neighbors, finite")
 SAMPLES = about(
     "a core row has at least this many rows within the distance, counting itself"
 )
-HOW_HELP = "pairs (inner), also rows without a pair (left), or rows with or without one (leftsemi, leftanti)"
+HOW_HELP = (
+    "pairs (inner), also rows without a pair (left, right, outer), or rows with or "
+    "without one (leftsemi, leftanti)"
+)
 SEVERAL = about(
     "largest distance of a pair, several distances, or a column with one distance per "
     "row"
@@ -163,11 +169,28 @@ class JoinRequest(TwoTableOptions, Conditions, MayLose, WithUnit):
 
     def spec(self, left: Frame, right: Frame) -> JoinSpec:
         """Check the request for these two frames; return the options of the join."""
-        check_how(self.how, f"other.simjoin.join(frame, eps, how={LEFT!r})")
+        check_how(self.how)
         spec = keeping(self, resolve_two(self, left, right, self.eps), left, right)
-        if self.how not in (SEMI, ANTI):
-            return with_unit(spec, self.distance_unit, self.eps)
-        return _bare(spec)
+        if self.how in (SEMI, ANTI):
+            return bare(spec)
+        if self.how in (RIGHT, OUTER):
+            self._check_both_directions(spec)
+        return with_unit(spec, self.distance_unit, self.eps)
+
+    def _check_both_directions(self, spec: JoinSpec) -> None:
+        """Raise an error if matches cannot be counted for each row of `other`."""
+        if spec.radius is not None:
+            raise OptionError(
+                f"how={self.how!r} is not allowed with eps={spec.radius!r}, a column "
+                f"with one distance per left row. Use how={LEFT!r}, and add the rows "
+                "of other whose ids are not in the column 'right' of the result."
+            )
+        if spec.search.approximate:
+            raise OptionError(
+                f"how={self.how!r} is not allowed with approximate=True, because a row "
+                "could be missing from the result, or be in it twice. Leave out "
+                f"approximate=, or use how={LEFT!r}."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,7 +297,7 @@ class KnnJoinRequest(NearestPairsRequest, Conditions, MayLose):
         if self.mutual:
             symmetric(spec, "mutual=True")
         if self.how == ANTI:
-            return _bare(spec)
+            return bare(spec)
         return with_unit(spec, self.distance_unit, self.max_distance, self.min_distance)
 
     def _check_min_distance(self, spec: JoinSpec) -> None:
@@ -407,10 +430,11 @@ class RowIdRequest:
     )
 
 
-def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None:
+def check_how(how: object, swapped: str = "", allowed: tuple[str, ...] = HOW) -> None:
     """Raise an error if `how` is unknown.
 
-    `swapped`: the call that the message recommends instead of a right join.
+    `swapped`: the call that the message recommends instead of a right join, for verbs
+    that have none.
     """
     if not isinstance(how, str) or how not in allowed:
         hint = did_you_mean(how, allowed)
@@ -426,14 +450,6 @@ def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None
             f"how={shown(how)} is not allowed; use one of "
             f"{', '.join(map(repr, allowed))}{hint}."
         )
-
-
-def _bare(spec: JoinSpec) -> JoinSpec:
-    """Remove ids and kept columns from a spec, for a result that consists of whole rows
-    of the left table.
-    """
-    other = None if spec.other is None else _bare(spec.other)
-    return replace(without_ids(spec), keep=(), names=(), other=other)
 
 
 def _counted(

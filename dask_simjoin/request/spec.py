@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from dask_simjoin.catalog import MAX_DIMS, METHODS, Method, choices_of, name_of
-from dask_simjoin.errors import OptionError
+from dask_simjoin.errors import TABLES, OptionError
 from dask_simjoin.metrics.distances import (
     Gated,
     Grouped,
@@ -119,6 +119,7 @@ class RowSpec:
     # different joins to Dask
     settings: Settings
     library: str  # the data frame library of the partitions
+    is_swapped: bool  # whether the left table is the right table of the call
 
     kind: ClassVar[str] = ""
     """Begins the names of verbs, before "self_join": "set_", say."""
@@ -185,6 +186,11 @@ class RowSpec:
         return ()
 
     @property
+    def tables(self) -> tuple[str, str]:
+        """The names of both tables in messages."""
+        return TABLES[::-1] if self.is_swapped else TABLES
+
+    @property
     def columns(self) -> list[Hashable]:
         """The columns that the join reads."""
         own = [] if self.id is None else [self.id]
@@ -230,6 +236,7 @@ class JoinSpec(RowSpec):
     chunks: ChunkOptions = field(default_factory=ChunkOptions)
     settings: Settings = field(default_factory=read_settings)
     library: str = "pandas"
+    is_swapped: bool = False
     # options for the right table; None: there is only one table
     other: JoinSpec | None = None
 
@@ -424,6 +431,46 @@ def without_ids(spec: JoinSpec) -> JoinSpec:
     repeat.
     """
     return replace(spec, id=None, id_dtype=None)
+
+
+Spec = TypeVar("Spec", bound=RowSpec)
+
+
+def bare(spec: Spec) -> Spec:
+    """Remove the ids and the kept columns from a spec, for a result that has neither."""
+    other = None if spec.other is None else bare(spec.other)
+    found: Any = spec  # Any, because mypy does not know that every spec is a dataclass
+    resolved: Spec = replace(
+        found, id=None, id_dtype=None, keep=(), names=(), other=other
+    )
+    return resolved
+
+
+OWN_OF_TABLE = ("on", "id", "id_dtype", "keep", "names", "coordinates")
+"""The options that may differ between both tables."""
+
+
+def swapped(spec: Spec) -> Spec:
+    """Return the options of the same join from the right table to the left one.
+
+    Rows must be a pair in either both directions or none, except for ranges in
+    ``within=``, which are mirrored. Messages name the tables as before.
+    """
+    found: Any = spec
+    other: Any = spec.right
+    names = [name for name in OWN_OF_TABLE if hasattr(found, name)]
+    first, second = (
+        {name: getattr(own, name) for name in names} for own in (other, found)
+    )
+    if "coordinates" in names:
+        for own in (first, second):
+            coordinates = own["coordinates"]
+            own["coordinates"] = coordinates._replace(gates=coordinates.gates.mirrored)
+    flag = not spec.is_swapped
+    resolved: Spec = replace(
+        found, **first, is_swapped=flag, other=replace(other, **second, is_swapped=flag)
+    )
+    return resolved
 
 
 def check_dims(spec: JoinSpec) -> None:

@@ -19,7 +19,7 @@ from dask_simjoin.engine.base import (
 )
 from dask_simjoin.engine.ids import bytes_of_columns, id_bytes, joined, row_ids
 from dask_simjoin.engine.native import native
-from dask_simjoin.errors import TABLES, ListError, TokenError, in_table
+from dask_simjoin.errors import ListError, TokenError, in_table
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids
 from dask_simjoin.planning.budget import Cause, room_now
 from dask_simjoin.planning.checks import check_rows
@@ -438,7 +438,7 @@ def named_sides(spec: Any) -> list[tuple[str | None, Any]]:
     """
     if spec.other is None:
         return [(None, spec)]
-    return list(zip(TABLES, (spec, spec.other), strict=True))
+    return list(zip(spec.tables, (spec, spec.other), strict=True))
 
 
 def read_each(

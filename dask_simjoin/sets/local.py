@@ -16,7 +16,7 @@ from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.partition import RIGHT, check_summaries
 from dask_simjoin.planning.resources import limits_for, plain_threads
 from dask_simjoin.request.options import MAX_WHOLE
-from dask_simjoin.request.requests import LEFT
+from dask_simjoin.request.requests import INNER, KEEPS
 from dask_simjoin.sets.chunks import (
     ReadSetRows,
     SetBlockPair,
@@ -31,7 +31,7 @@ from dask_simjoin.sets.near_duplicates import marks_of_chunk
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
 from dask_simjoin.sets.plan import SetPlan, SetSummary, make_set_plan, summarise_sets
 from dask_simjoin.sets.plan_report import SetPlanReport
-from dask_simjoin.tasks.pairs import unmatched_rows
+from dask_simjoin.tasks.pairs import unmatched, unmatched_rows, with_right_rows
 
 
 class LocalSets:
@@ -59,17 +59,21 @@ class LocalSets:
         found = self.block_pair(chunks[0], chunks[-1], one, spec, spec.method)
         return found._replace(threads=self.threads)
 
-    def pairs(self, example: Frame, how: str = "inner") -> Frame:
-        chunks, spec = self.chunks(with_ids=True), self.spec
+    def pairs(self, example: Frame, how: str = INNER) -> Frame:
+        chunks, spec, keeps = self.chunks(with_ids=True), self.spec, KEEPS.get(how, ())
         block_pair, like, alone = self.pair(chunks), None, None
-        if how == LEFT:
-            counts = count_block(block_pair)[0]
+        counts, others = count_block(block_pair) if keeps else (0, None)
+        if "left" in keeps:
             like, alone = example, unmatched_rows(chunks[0], counts, spec, example)
         with within_memory(Cause.of(spec, len(chunks) > 1)):
             report, columns = memory_check(chunks, spec), list(example.columns)
-            return join_block(
+            found = join_block(
                 block_pair, columns, like=like, alone=alone, report=report
             )
+            if "right" not in keeps or others is None:
+                return found
+            rows = unmatched(chunks[1], others, spec, example, "right")
+            return with_right_rows(found, rows)
 
     def matches(self, example: Series) -> Series:
         return self._series(count_block(self.pair(self.chunks()))[0], example)

@@ -50,7 +50,7 @@ from dask_simjoin.request.resolve import (
     id_dtype,
     keeping,
 )
-from dask_simjoin.request.spec import RowSpec
+from dask_simjoin.request.spec import RowSpec, bare
 from dask_simjoin.sets.columns import check_holds
 from dask_simjoin.sets.methods import AUTO, CHOICES, METHODS, SetMethod
 from dask_simjoin.sets.predicate import Rule
@@ -72,6 +72,7 @@ class ValueSpec(RowSpec):
     blocksize: int | None = None
     settings: Settings = field(default_factory=read_settings)
     library: str = HOME
+    is_swapped: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +236,7 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSp
         **flags,
         **shared,
     )
-    return spec if request.names_rows else without_ids(spec)
+    return spec if request.names_rows else bare(spec)
 
 
 def shared_options(request: Any, meta: Frame, id: Hashable | None) -> dict[str, Any]:
@@ -323,16 +324,6 @@ def resolve_two(
             )
     found: Any = specs[0]
     resolved: Spec = replace(found, other=specs[1])
-    return resolved
-
-
-def without_ids(spec: Spec) -> Spec:
-    """Remove the ids and the kept columns from a spec, for a result that has neither."""
-    other = None if spec.other is None else without_ids(spec.other)
-    found: Any = spec
-    resolved: Spec = replace(
-        found, id=None, id_dtype=None, keep=(), names=(), other=other
-    )
     return resolved
 
 
@@ -490,13 +481,13 @@ class SetJoinRequest(TwoSetTables):
     how: How = field(default="inner", metadata=about(HOW_HELP, choices=HOW))
 
     def spec(self, left: Frame, right: Frame) -> SetSpec:
-        check_how(self.how, "other.simjoin.set_join(frame, on, threshold, how='left')")
+        check_how(self.how)
         if self.threshold is None:
             raise OptionTypeError(
                 "threshold= is missing: use set_join(other, on, threshold, ...)."
             )
         spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
-        return without_ids(spec) if self.how in (SEMI, ANTI) else spec
+        return bare(spec) if self.how in (SEMI, ANTI) else spec
 
 
 @dataclass(frozen=True, kw_only=True)

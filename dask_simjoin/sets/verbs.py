@@ -126,7 +126,7 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
     on : column
         Column of sets in both tables; see `set_self_join`.
     threshold : number
-    how : {"inner", "left", "leftsemi", "leftanti"}
+    how : {"inner", "left", "right", "outer", "leftsemi", "leftanti"}
         As in `join`.
     left_on, right_on : column, optional
         Use these instead of `on` if the names differ.

@@ -26,6 +26,7 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import IdsOfTwo, Kept, RowIds, Threaded, Within, about
 from dask_simjoin.request.requests import ANTI, HOW, HOW_HELP, SEMI, How, check_how
 from dask_simjoin.request.resolve import check_choices, check_flag, keeping
+from dask_simjoin.request.spec import bare
 from dask_simjoin.sets.columns import OBJECTS, TEXTS, content_of
 from dask_simjoin.sets.predicate import NEVER
 from dask_simjoin.sets.requests import (
@@ -37,7 +38,6 @@ from dask_simjoin.sets.requests import (
     resolve_two,
     shared_options,
     the_column,
-    without_ids,
 )
 
 
@@ -238,7 +238,7 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> EditS
         ),
         **shared,
     )
-    return spec if request.names_rows else without_ids(spec)
+    return spec if request.names_rows else bare(spec)
 
 
 ON = about("column of texts")
@@ -357,9 +357,9 @@ class EditJoinRequest(TwoTextTables):
     how: How = field(default="inner", metadata=about(HOW_HELP, choices=HOW))
 
     def spec(self, left: Frame, right: Frame) -> EditSpec:
-        check_how(self.how, "other.simjoin.edit_join(frame, on, k, how='left')")
+        check_how(self.how)
         spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
-        return without_ids(spec) if self.how in (SEMI, ANTI) else spec
+        return bare(spec) if self.how in (SEMI, ANTI) else spec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -118,7 +118,7 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
     on : column
         Column of texts in both tables; see `edit_self_join`.
     k : int, optional
-    how : {"inner", "left", "leftsemi", "leftanti"}
+    how : {"inner", "left", "right", "outer", "leftsemi", "leftanti"}
         As in `join`.
     left_on, right_on : column, optional
         Use these instead of `on` if the names differ.

@@ -16,6 +16,7 @@ from dask_simjoin.metrics.norms import Array, Frame, Ids, Index, Series
 from dask_simjoin.planning.partition import points
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.chunks import Chunk, Fingerprint, named_rows, planned_points
+from dask_simjoin.tasks.pairs import unmatched
 
 Fill = float | Mapping[str, float]
 """The value of the rows that are left out; for several columns, one value for each."""
@@ -105,6 +106,15 @@ def left_out_rows(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Chu
     # Dask may describe big-endian columns as native ones
     some = frame.iloc[:0] if kept is None else native(frame[spec.columns])[~kept]
     return rows_of(some, spec)
+
+
+def right_rows_alone(
+    frame: Frame, matches: Series, spec: RowSpec, like: Frame
+) -> Frame:
+    """Make rows of the result for the rows of the right table without a match."""
+    # Dask may describe big-endian columns as native ones
+    rows = native(frame[spec.right.columns])[values_of(matches) == 0]
+    return unmatched(rows_of(rows, spec.right), 0, spec, like, "right")
 
 
 def left_out_positions(

@@ -29,7 +29,7 @@ from dask_simjoin.planning.outputs import COUNTS, LISTS, PAIRS, OutputSpec, dire
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.reports.plan import PlanReport
-from dask_simjoin.request.requests import LEFT
+from dask_simjoin.request.requests import INNER, KEEPS
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.sizes import BATCH, MOMENT, PARTS_PER_THREAD
 from dask_simjoin.tasks import csr
@@ -50,6 +50,7 @@ from dask_simjoin.tasks.pairs import (
     result_rows,
     unmatched,
     unmatched_rows,
+    with_right_rows,
 )
 
 Made = TypeVar("Made")
@@ -99,11 +100,11 @@ class LocalDriver:
         )
         return Indexed(chunks, plan, self.spec)
 
-    def of_all_rows(self, values: Array, fill: float) -> Array:
-        """Return values of all rows of the first table. `values`: values of the rows
-        that `dropna` keeps; `fill`: the value of the other rows.
+    def of_all_rows(self, values: Array, fill: float, side: str = "left") -> Array:
+        """Return values of all rows of a table. `values`: values of the rows that
+        `dropna` keeps; `fill`: the value of the other rows.
         """
-        return for_all_rows(values, self.frames[0], self.spec, fill)[0]
+        return for_all_rows(values, *self._side(side), fill)[0]
 
     def series(self, values: Array, fill: float, name: str | None) -> Series:
         """Return a Series with the values of `of_all_rows`."""
@@ -112,13 +113,19 @@ class LocalDriver:
             self.of_all_rows(values, fill), frame.index, name
         )
 
-    def all_left_rows(self, queries: Chunk) -> Chunk:
-        """Return the rows of the first table as a chunk that also has the rows that
-        `dropna` leaves out. `queries`: the indexed rows.
+    def all_rows(self, indexed: Chunk, side: str = "left") -> Chunk:
+        """Return the rows of a table as a chunk that also has the rows that `dropna`
+        leaves out. `indexed`: the other rows.
         """
-        frame = self.frames[0]
-        every = len(queries["ids"]) == len(frame)
-        return queries if every else rows_of(frame, self.spec)
+        frame, spec = self._side(side)
+        every = len(indexed["ids"]) == len(frame)
+        return indexed if every else rows_of(frame, spec)
+
+    def _side(self, side: str) -> tuple[Frame, JoinSpec]:
+        """Return the "left" or the "right" table, and its options."""
+        if side == "left":
+            return self.frames[0], self.spec
+        return self.frames[1], self.spec.right
 
     def check_found(
         self, plan: Plan, found: Callable[[], int] | int, directions: int
@@ -144,11 +151,28 @@ class LocalDriver:
 class LocalJoins(LocalDriver):
     """Joins and counts within a distance."""
 
-    def pairs(self, example: Frame, how: str = "inner") -> Frame:
-        spec, work = self.spec, self.indexed(PAIRS)
-        plan, like, alone = work.plan, None, None
-        if how == LEFT:
-            queries, counts = self.all_left_rows(work.chunks[0]), self._counts(work)
+    def pairs(self, example: Frame, how: str = INNER) -> Frame:
+        work = self.indexed(PAIRS)
+        found = self._pairs(work, example, how)
+        if "right" not in KEEPS.get(how, ()):
+            return found
+        counts = self.of_all_rows(self._counts_of_right(work), 0, "right")
+        rows = self.all_rows(work.chunks[1], "right")
+        alone = unmatched(rows, counts, self.spec, example, "right")
+        return with_right_rows(found, alone)
+
+    def _counts_of_right(self, work: Indexed) -> Array:
+        """Return the number of matches of each row of the second table."""
+        if not work.plan.meets:
+            xp = frames_for(self.frames[1]).xp
+            return xp.zeros(len(work.chunks[1]["ids"]), np.int64)
+        return count_rows(work.block_pair, work.plan, self.threads, side=1)
+
+    def _pairs(self, work: Indexed, example: Frame, how: str) -> Frame:
+        """Find the pairs, and the left rows without one if `how` keeps them."""
+        spec, plan, like, alone = self.spec, work.plan, None, None
+        if "left" in KEEPS.get(how, ()):
+            queries, counts = self.all_rows(work.chunks[0]), self._counts(work)
             if not plan.meets:
                 return unmatched(queries, 0, spec, example)
             like, alone = example, unmatched_rows(queries, counts, spec, example)
@@ -283,22 +307,22 @@ def join(
     return made if like is None or unmatched_left is not None else cast_like(made, like)
 
 
-def count_rows(block_pair: BlockPair, plan: Plan, threads: int) -> Array:
+def count_rows(block_pair: BlockPair, plan: Plan, threads: int, side: int = 0) -> Array:
     """Return the number of neighbors of each row of the first chunk, in row order: see
-    `count_block`.
+    `count_block`. With ``side=1``, of the second chunk.
 
     Several threads find each pair of a self-join twice, once from each of its rows.
     """
     query, spec, joiner = block_pair.query, block_pair.spec, block_pair.joiner
     if block_pair.xp is not np or spec.directed:
-        return count_block(block_pair)[0]
+        return count_block(block_pair)[side]
     ranged = joiner.ranged(block_pair.layout)
     twice = block_pair.is_self_join and not (ranged and ranged.one_sided)
     number = _threads_for(block_pair, plan, threads)
     # with gates, a row may not be a pair with itself
     gated = block_pair.is_self_join and spec.gated
-    if spec.several or gated or (twice and number < 3):
-        return _each_pair_once(block_pair, plan, threads)
+    if side or spec.several or gated or (twice and number < 3):
+        return _each_pair_once(block_pair, plan, threads, side)
     rows = len(query["ids"])
     counts, order = np.empty(rows, np.int64), query["order"][:rows]
 
@@ -317,14 +341,16 @@ def count_rows(block_pair: BlockPair, plan: Plan, threads: int) -> Array:
     return counts
 
 
-def _each_pair_once(block_pair: BlockPair, plan: Plan, threads: int) -> Array:
+def _each_pair_once(
+    block_pair: BlockPair, plan: Plan, threads: int, side: int
+) -> Array:
     """Do the work of `count_rows` for ranges of places, and find each pair once."""
     total, lock = None, threading.Lock()
 
     def count(start: int, stop: int) -> None:
         nonlocal total
         every = stop - start == len(block_pair.query["ids"])
-        found = count_block(block_pair, rows=None if every else (start, stop))[0]
+        found = count_block(block_pair, rows=None if every else (start, stop))[side]
         with lock:
             total = found if total is None else np.add(total, found, out=total)
 

@@ -58,7 +58,7 @@ class LocalNearest(LocalDriver):
         output = nearest_output(wanted.k, True, most, least, wanted.ties)
         (queries, *others), plan, _ = self.indexed(output)
         data = others[0] if others else queries
-        all_rows = self.all_left_rows(queries) if with_alone else queries
+        all_rows = self.all_rows(queries) if with_alone else queries
         if not (len(queries["ids"]) and len(data["ids"])):
             if not with_alone:
                 return example

@@ -32,9 +32,9 @@ from dask_simjoin.tasks.nearest import (
 )
 from dask_simjoin.tasks.pairs import (
     cast_like,
+    partnerless,
     unmatched,
     unmatched_places,
-    without_right,
 )
 
 TEMPORARIES = 16
@@ -181,7 +181,7 @@ def nearest_or_missing(
     places = (
         state["places"][~near] if "places" in state else unmatched_places(query, near)
     )
-    alone = without_right(query, places, spec, like)
+    alone = partnerless(query, places, spec, like)
     return frames.stacked([matched, alone]).iloc[order].reset_index(drop=True)
 
 

@@ -311,11 +311,13 @@ def cast_like(found: Frame, like: Frame) -> Frame:
     return found.astype(kinds)
 
 
-def unmatched(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
-    """Make rows of the result for left rows without a match. `counts`: number of pairs
-    for each row.
+def unmatched(
+    chunk: Chunk, counts: Array | int, spec: RowSpec, like: Frame, side: str = "left"
+) -> Frame:
+    """Make rows of the result for rows without a match. `counts`: number of pairs for
+    each row. `side`: whether they are "left" or "right" rows.
     """
-    return without_right(query, unmatched_places(query, counts), spec, like)
+    return partnerless(chunk, unmatched_places(chunk, counts), spec, like, side)
 
 
 def rows_without_right(parts: Sequence[Chunk], spec: RowSpec, like: Frame) -> Frame:
@@ -324,10 +326,14 @@ def rows_without_right(parts: Sequence[Chunk], spec: RowSpec, like: Frame) -> Fr
     return found[0] if len(found) == 1 else frames_for(like).stacked(found)
 
 
-def without_right(query: Chunk, places: Array, spec: RowSpec, like: Frame) -> Frame:
-    """Make rows of the result for the left rows at these places, without right rows."""
-    frames = frames_for(query["example"])
-    rows, own = _left_columns(query, places, spec, like)
+def partnerless(
+    chunk: Chunk, places: Array, spec: RowSpec, like: Frame, side: str = "left"
+) -> Frame:
+    """Make rows of the result for the rows at these places, without partners. `side`:
+    see `unmatched`.
+    """
+    frames = frames_for(chunk["example"])
+    rows, own = _columns_of_side(chunk, places, spec, like, side)
     columns = {
         c: own[c] if c in own else frames.missing(like[c].dtype, rows)
         for c in like.columns
@@ -341,7 +347,8 @@ def unmatched_rows(
     """Return only the ids and kept columns of left rows without a match, not the
     columns of right rows.
     """
-    return _left_columns(query, unmatched_places(query, counts), spec, like)
+    places = unmatched_places(query, counts)
+    return _columns_of_side(query, places, spec, like, "left")
 
 
 def unmatched_places(query: Chunk, counts: Array | int) -> Array:
@@ -358,12 +365,21 @@ def unmatched_places(query: Chunk, counts: Array | int) -> Array:
     return places[xp.argsort(order[places])]
 
 
-def _left_columns(
-    query: Chunk, places: Array, spec: RowSpec, like: Frame
+def _columns_of_side(
+    chunk: Chunk, places: Array, spec: RowSpec, like: Frame, side: str
 ) -> ResultRows:
-    kept = spec.kept_left
-    names = [c for c in like.columns if c == "left" or c in kept]
-    return len(places), pair_columns(((query,), places), None, spec, names)
+    kept = spec.kept_left if side == "left" else spec.kept_right
+    names = [c for c in like.columns if c == side or c in kept]
+    own = (chunk,), places
+    left, right = (own, None) if side == "left" else (None, own)
+    return len(places), pair_columns(left, right, spec, names)
+
+
+def with_right_rows(found: Frame, alone: Frame) -> Frame:
+    """Append rows of the result that have only a right row. `found`: the other rows,
+    whose left columns get the dtypes of `alone`, which may be missing.
+    """
+    return frames_for(alone).stacked([cast_like(found, alone), alone])
 
 
 ResultRows = tuple[int, dict[str, Values]]
@@ -495,10 +511,10 @@ def _within_radius(
 
 
 def pair_columns(
-    left: Side, right: Side | None, spec: RowSpec, columns: list[str]
+    left: Side | None, right: Side | None, spec: RowSpec, columns: list[str]
 ) -> dict[str, Values]:
-    """Return the columns of pairs, except the distance. `right`: None if only columns
-    of left rows are wanted.
+    """Return the columns of pairs, except the distance. None: the columns of this side
+    are not wanted.
     """
     part: dict[str, Values] = {}
     for side, id_name, columns_of in (

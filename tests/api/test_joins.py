@@ -2,6 +2,8 @@
 pairs or in none.
 """
 
+import math
+
 import dask
 import dask.dataframe as dd
 import numpy as np
@@ -153,9 +155,8 @@ def test_any_rows_of_any_metric(case, data):
         data.draw(st.lists(st.integers(0, rows), max_size=2)) for rows in (cut, n - cut)
     ]
     sides = (left, right, {}), (split(left, cuts[0]), split(right, cuts[1]), lazily)
-    kind = data.draw(
-        st.sampled_from(["inner", "inner", "left", "leftsemi", "leftanti"])
-    )
+    kinds = ["inner", "left", "leftsemi", "leftanti"]
+    kind = data.draw(st.sampled_from(kinds if own else [*kinds, "right", "outer"]))
     for a, b, options in sides:
         how = {
             "how": kind,
@@ -171,11 +172,11 @@ def test_any_rows_of_any_metric(case, data):
                 == np.flatnonzero(matched == (kind == "leftsemi")).tolist()
             )
             continue
-        pairs = found[found.right.notna()]
-        rest = found[found.right.isna()]
-        assert sorted(rest.left) == (
-            [] if kind == "inner" else np.flatnonzero(~matched).tolist()
-        )
+        pairs = found[found.right.notna() & found.left.notna()]
+        for side, alone in (("left", ~matched), ("right", ~near.any(axis=0))):
+            other = "right" if side == "left" else "left"
+            wanted = np.flatnonzero(alone).tolist() if kind in (side, "outer") else []
+            assert sorted(found[side][found[other].isna()]) == wanted
         assert_same_pairs(as_set(pairs), set(map(tuple, np.argwhere(near).tolist())))
         assert (
             pairs.distance.tolist()
@@ -251,6 +252,27 @@ def test_rows_in_no_pair(how):
     pd.testing.assert_frame_equal(semi, left[~left.index.isin(alone)])
     pd.testing.assert_frame_equal(anti, left[left.index.isin(alone)])
     assert len(value(lazy.right)) == len(found)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_outer_joins_with_a_range_of_one_side(lazy):
+    left = pd.DataFrame({"x": [0.0, 0.0, 3.0], "t": [5, 1, 2]})
+    right = pd.DataFrame({"x": [0.5, 3.0, 9.0], "t": [4, 3, 9]})
+    a, b = (split(left, [1]), split(right, [2])) if lazy else (left, right)
+    how = {"on": "x", "within": {"t": (0, 3)}}
+    for way, alone in (("right", []), ("outer", [(0, -1)])):
+        found = value(a.simjoin.join(b, 1.0, how=way, **how)).fillna(-1)
+        pairs = sorted(zip(found["left"], found["right"], strict=True))
+        assert pairs == sorted([(1, 0), (2, 1), (-1, 2), *alone])
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_messages_name_the_tables_of_the_call(lazy):
+    left, right = pd.DataFrame({"x": [0.0, 1.0]}), pd.DataFrame({"x": [0.0, math.nan]})
+    tables = (split(left, []), split(right, [])) if lazy else (left, right)
+    for a, b, name in ((*tables, "right"), (*tables[::-1], "left")):
+        with pytest.raises(CoordinateError, match=f"In the {name} table"):
+            value(a.simjoin.join(b, 1.0, how="outer"))
 
 
 @in_turns(1, how=LAYOUTS, dims=[2, 5])
@@ -425,13 +447,16 @@ def test_empty_tables(empty, lazy):
     for how, rows in (
         ("inner", 0),
         ("left", len(left)),
+        ("right", len(right)),
+        ("outer", len(left) + len(right)),
         ("leftsemi", 0),
         ("leftanti", len(left)),
     ):
         found = value(a.simjoin.join(b, 1.0, on=on, how=how, keep="name"))
         assert len(found) == rows
-        if how == "left":
-            assert sorted(found.left) == sorted(left.index)
+        for side, frame in (("left", left), ("right", right)):
+            if how in (side, "outer"):
+                assert sorted(found[side].dropna()) == sorted(frame.index)
 
 
 def test_default_columns_are_those_that_both_have():
@@ -451,9 +476,9 @@ def test_what_is_refused_at_the_call():
     join = left.simjoin.join
     with pytest.raises(
         OptionError,
-        match="how='outer' is not allowed; use one of 'inner', 'left', 'leftsemi'",
+        match="how='full' is not allowed; use one of 'inner', 'left', 'right', 'outer'",
     ):
-        join(right, 1.0, how="outer")
+        join(right, 1.0, how="full")
     with pytest.raises(OptionError, match="right_on= is missing"):
         join(right, 1.0, left_on="c0")
     with pytest.raises(OptionError, match="use either on=, or left_on= and right_on="):

@@ -23,7 +23,7 @@ def test_examples_are_empty_and_have_the_columns_of_results():
     assert len(found) == 0
     assert list(found.columns) == ["left", "right", "distance", "name", "size"]
     assert found.dtypes["right"] == np.int64 and found.dtypes["size"] == np.int32
-    missing = pairs_example(LEFT, RIGHT, spec, some_missing=True)
+    missing = pairs_example(LEFT, RIGHT, spec, "left")
     assert missing.dtypes["size"] == pd.Int32Dtype()
 
 

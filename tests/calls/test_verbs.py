@@ -32,7 +32,7 @@ def test_both_drivers_return_the_same(kind):
     ) or sorted(found.itertuples(index=False)) == sorted(pairs.itertuples(index=False))
     for called in ("neighbor_counts", "near_duplicated"):
         assert verb(lazy, called).compute().tolist() == verb(LEFT, called).tolist()
-    for which in ("inner", "left", "leftsemi", "leftanti"):
+    for which in ("inner", "left", "right", "outer", "leftsemi", "leftanti"):
         expected = verb(LEFT, "join", RIGHT, how=which)
         got = verb(lazy, "join", other, how=which).compute()
         assert sorted(map(str, got.to_numpy())) == sorted(map(str, expected.to_numpy()))

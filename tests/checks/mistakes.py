@@ -99,7 +99,7 @@ MISTAKES = {
         1, on="x"
     ),
     "a verb of another library": lambda: POINTS.simjoin.radius_join(1),
-    "how='right'": lambda: POINTS.simjoin.join(POINTS, 1, on="x", how="right"),
+    "how='full'": lambda: POINTS.simjoin.join(POINTS, 1, on="x", how="full"),
     "metric='l2'": lambda: POINTS.simjoin.self_join(1, on="x", metric="l2"),
     "n_neighbors=": lambda: POINTS.simjoin.knn_join(n_neighbors=3, on="x"),
     "a function as metric": lambda: POINTS.simjoin.self_join(

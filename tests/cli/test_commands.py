@@ -231,10 +231,18 @@ def test_rows_without_coordinates_are_reported(
 
 
 @pytest.mark.parametrize(
-    ("how", "rows", "left"),
-    [("inner", 1, "left out"), ("left", 4, "kept"), ("leftanti", 3, "kept")],
+    ("how", "rows", "left", "right"),
+    [
+        ("inner", 1, "left out", "left out"),
+        ("left", 4, "kept", "left out"),
+        ("right", 2, "left out", "kept, but not compared,"),
+        ("outer", 5, "kept", "kept, but not compared,"),
+        ("leftanti", 3, "kept", "left out"),
+    ],
 )
-def test_rows_of_two_tables_without_coordinates(how, rows, left, tmp_path, monkeypatch):
+def test_rows_of_two_tables_without_coordinates(
+    how, rows, left, right, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text('x\n0\n""\ninf\n9\n')
     (tmp_path / "o.csv").write_text('x\n0\n""\n')
@@ -243,7 +251,7 @@ def test_rows_of_two_tables_without_coordinates(how, rows, left, tmp_path, monke
     last = ran.output.splitlines()[-1]
     of = "2 of 4 rows of the left table: 1 misses 'x'; 1 has an infinite value in 'x'"
     assert f"; {left}" in last and of in last
-    assert last.endswith("; left out 1 of 2 rows of the right table: 1 misses 'x'.")
+    assert last.endswith(f"; {right} 1 of 2 rows of the right table: 1 misses 'x'.")
     assert len(pd.read_csv("r.csv", skip_blank_lines=False)) == rows
 
 

@@ -314,9 +314,9 @@ def test_modules_that_are_not_loaded_are_named():
 
 
 def test_a_right_join_is_one_of_the_tables_swapped():
-    text = told(OptionError, FRAME.simjoin.join, FRAME, 1.0, on="x", how="right")
+    text = told(OptionError, FRAME.simjoin.knn_join, FRAME, 1, on="x", how="right")
     assert "how='right' is not allowed" in text
-    assert "Or swap the tables: other.simjoin.join(frame, eps, how='left')" in text
+    assert "Or swap the tables: other.simjoin.knn_join(frame, k, how='left')" in text
     text = told(OptionError, FRAME.simjoin.join, FRAME, 1.0, on="x", how="semi")
     assert "did you mean 'leftsemi'?" in text and "swap" not in text
 
@@ -693,9 +693,19 @@ def test_a_comma_in_a_distance_is_the_whole_message():
 
 
 def test_rows_of_an_outer_join_are_those_of_two_joins():
-    text = told(OptionError, FRAME.simjoin.join, FRAME, 1.0, how="outer")
-    other = "other.simjoin.join(frame, eps, how='leftanti')"
+    text = told(OptionError, FRAME.simjoin.knn_join, FRAME, 1, how="outer")
+    other = "other.simjoin.knn_join(frame, k, how='leftanti')"
     assert text.endswith(f"Or use how='left', and add the rows of {other}.")
+
+
+@pytest.mark.parametrize("how", ["right", "outer"])
+def test_right_rows_are_counted_by_one_distance_without_losses(how):
+    frame = FRAME.assign(r=1.0)
+    text = told(OptionError, frame.simjoin.join, frame, "r", on="x", how=how)
+    assert text.startswith(f"how={how!r} is not allowed with eps='r', a column")
+    lossy = {"method": "kmeans", "approximate": True}
+    text = told(OptionError, frame.simjoin.join, frame, 1, on="x", how=how, **lossy)
+    assert text.startswith(f"how={how!r} is not allowed with approximate=True")
 
 
 @pytest.mark.parametrize(

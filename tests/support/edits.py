@@ -225,20 +225,22 @@ def join_how(
     options: dict[str, Any],
     asked: dict[str, Any],
 ) -> None:
-    how = ["left", "leftsemi", "leftanti"][rng.integers(3)]
+    how = ["left", "right", "outer", "leftsemi", "leftanti"][rng.integers(5)]
     want = wanted(one[1], two[1], options)
-    if how == "left":
+    if how in ("left", "right", "outer"):
         found = computed(
             one[0].simjoin.edit_join(two[0], "text", id="key", how=how, **asked)
         )
         keys = [frame["key"].tolist() for frame in (one[1], two[1])]
-        alone = set(range(len(one[1]))) - {i for i, _ in want}
-        expected = [(keys[0][i], keys[1][j]) for i, j in want] + [
-            (keys[0][i], -1) for i in alone
-        ]
-        assert sorted(
-            zip(found["left"], found["right"].fillna(-1), strict=True)
-        ) == sorted(expected)
+        expected = [(keys[0][i], keys[1][j]) for i, j in want]
+        if how != "right":
+            alone = set(range(len(one[1]))) - {i for i, _ in want}
+            expected += [(keys[0][i], -1) for i in alone]
+        if how != "left":
+            alone = set(range(len(two[1]))) - {j for _, j in want}
+            expected += [(-1, keys[1][j]) for j in alone]
+        ids = (found[side].fillna(-1) for side in ("left", "right"))
+        assert sorted(zip(*ids, strict=True)) == sorted(expected)
         return
     found = computed(one[0].simjoin.edit_join(two[0], "text", how=how, **asked))
     rows = (

@@ -292,9 +292,10 @@ class Verbs:
     def join(self) -> Want:
         draw, one, other = self.draw, self.one, self.other
         eps, radii = self.radius()
-        way = draw.one("how", ["inner", "left", "leftsemi", "leftanti"])
+        ways = ["inner", "left", "leftsemi", "leftanti"]
+        way = draw.one("how", ways if radii is not None else [*ways, "right", "outer"])
         how: dict[str, Any] = {"how": way}
-        if way in ("inner", "left"):
+        if way not in ("leftsemi", "leftanti"):
             how |= {
                 "return_distance": draw.chance("return_distance", 0.6)
             } | self.keeping(True)
@@ -306,23 +307,30 @@ class Verbs:
             hit = of_all_rows(near.any(1), one.used, False)
             return Want("rows", lazy, one.frame[hit if way == "leftsemi" else ~hit])
         want = self.pairs(one, other, near, how, how["return_distance"])
-        if way == "left":
+        if way in ("left", "outer"):
             want = self.with_alone(want, near.any(1), how.get("keep"))
+        if way in ("right", "outer"):
+            want = self.with_alone(want, near.any(0), how.get("keep"), "right")
         return Want("pairs", lazy, want)
 
-    def with_alone(self, pairs: pd.DataFrame, hit: np.ndarray, keep: Any) -> Any:
-        """Add the left rows without a match, and those without coordinates. `hit`: the
-        rows with coordinates that have a match.
+    def with_alone(
+        self, pairs: pd.DataFrame, hit: np.ndarray, keep: Any, which: str = "left"
+    ) -> Any:
+        """Add the rows of a table without a match, and those without coordinates.
+        `hit`: the rows with coordinates that have a match, or all rows that have one.
         """
-        one = self.one
-        alone = np.flatnonzero(~of_all_rows(hit, one.used, False))
-        names = self.every_name(one)
-        left = {"left": [names[k] for k in alone.tolist()]}
+        side = self.one if which == "left" else self.other
+        every = len(hit) == len(side.frame)
+        alone = np.flatnonzero(~(hit if every else of_all_rows(hit, side.used, False)))
+        names = self.every_name(side)
+        own = {which: [names[k] for k in alone.tolist()]}
         keep = [] if keep is None else [keep] if isinstance(keep, str) else keep
-        left |= {f"{name}_left": one.frame[name].iloc[alone].tolist() for name in keep}
+        own |= {
+            f"{name}_{which}": side.frame[name].iloc[alone].tolist() for name in keep
+        }
         if not len(alone):
             return pairs
-        more = pd.DataFrame(left).reindex(columns=pairs.columns).astype(object)
+        more = pd.DataFrame(own).reindex(columns=pairs.columns).astype(object)
         return pd.concat([pairs.astype(object), more]) if len(pairs) else more
 
     def knn_join(self) -> Want:
@@ -558,19 +566,30 @@ class Verbs:
     def set_join(self) -> Want:
         draw, one, other = self.draw, self.one, self.other
         asked = AskedSets(draw, self.how)
-        way = draw.one("how", ["inner", "leftsemi", "leftanti"])
+        way = draw.one("how", ["inner", "outer", "right", "leftsemi", "leftanti"])
         pairs = asked.pairs(one.frame, other.frame, False)
-        if way != "inner":
+        if way.startswith("left"):
             lazy = one.lazy.simjoin.set_join(other.lazy, how=way, **asked.options)
             hit = np.isin(np.arange(len(one.frame)), [i for i, _ in pairs])
             return Want("rows", lazy, one.frame[hit if way == "leftsemi" else ~hit])
         scored = not asked.missing and draw.chance("return_similarity", 0.6)
         keep = draw.one("keep", [None, "s", "key"])
         lazy = one.lazy.simjoin.set_join(
-            other.lazy, id=self.id, return_similarity=scored, keep=keep, **asked.options
+            other.lazy,
+            how=way,
+            id=self.id,
+            return_similarity=scored,
+            keep=keep,
+            **asked.options,
         )
         sides = [(side.frame, self.every_name(side)) for side in (one, other)]
-        return Want("pairs", lazy, frame_of(pairs, *sides, scored, keep))
+        want = frame_of(pairs, *sides, scored, keep)
+        for k, which in enumerate(("left", "right")):
+            if way in (which, "outer"):
+                side = (one, other)[k]
+                hit = np.isin(np.arange(len(side.frame)), [pair[k] for pair in pairs])
+                want = self.with_alone(want, hit, keep, which)
+        return Want("pairs", lazy, want)
 
     def set_neighbor_counts(self) -> Want:
         asked, one = AskedSets(self.draw, self.how), self.one
