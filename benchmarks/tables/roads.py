@@ -43,6 +43,30 @@ def files(*runs: Found) -> Rows:
     )
 
 
+def places_to_run(*runs: Found) -> Rows:
+    """Tabulate medians of `self_join` and `dbscan` by pandas, threads and processes.
+
+    If several runs have the same rows and verb, the last one is shown.
+    """
+    head = ["pandas, one core, s", "Dask, two threads, s", "two processes, s"]
+    table = [["rows and columns", "coordinates", "verb", *head]]
+    found: dict[tuple[str, str], dict[str, Found]] = {}
+    for run in runs:
+        for row in run["rows"]:
+            way = row["on"].replace("plain frame", "pandas")
+            found.setdefault((row["data"], row["job"]), {})[way] = row
+    for (data, job), each in found.items():
+        if job in ("self_join", "dbscan"):
+            some = [each[way] for way in ("pandas", "threads-2", "cluster-2")]
+            size = f"{some[0]['rows'] * some[0]['dims'] * 8 / 1e6:,.0f} MB"
+            cells = [
+                seconds(statistics.median(row.get("runs") or row["all"]))
+                for row in some
+            ]
+            table.append([data.replace("x", " x "), size, f"`{job}`", *cells])
+    return table
+
+
 def _by_way(
     measured: list[Found], heading: str, factor: Callable[[Found], float]
 ) -> Rows:
@@ -148,6 +172,7 @@ TABLES = {
     "road": road,
     "road-threads": threads,
     "files": files,
+    "places-to-run": places_to_run,
     "small": small,
     "hdbscan-workers": hdbscan_workers,
 }

@@ -125,10 +125,12 @@ def _rows(found: Any, step: str) -> int | None:
     return int(found) if isinstance(found, numbers.Integral) else None
 
 
-def _log(line: Callable[[], str]) -> None:
-    """Log the text that `line` returns. `line` is called only if the logger is enabled."""
-    if LOG.isEnabledFor(logging.INFO):
-        LOG.info("%s", line())
+def _log(line: Callable[[], str | None]) -> None:
+    """Log the text that `line` returns, if it is not None. `line` is called only if the
+    logger is enabled.
+    """
+    if LOG.isEnabledFor(logging.INFO) and (text := line()) is not None:
+        LOG.info("%s", text)
 
 
 class Runs:
@@ -157,6 +159,7 @@ class Runs:
             while len(self._runs) > KEPT:
                 self._runs.popitem(last=False)
         _log(report.planned_line)
+        _log(report.slower_line)
 
     def find(self, run: str) -> RunReport | None:
         """Return the report of a run; None if the join was not planned here, or its

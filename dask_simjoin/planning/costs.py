@@ -269,6 +269,23 @@ class Costs:
         met = min(candidates, self.near[0] * sum(rows) ** 2 / 2)
         return (self.build + self.visit) * sum(rows) + self.compare * met
 
+    def in_one_process(
+        self, rows: Sequence[float], pairs: float, here: Limits
+    ) -> float:
+        """Return the expected seconds of this join without a cluster, with one chunk of
+        all rows.
+
+        `rows`: number of points of each table. `pairs`: expected number of pairs.
+        `here`: the limits of this process.
+        """
+        local = replace(self, limits=here)
+        if self.output.k is None:
+            work = local._indexed_and_met(rows) + local.pair * pairs
+        else:
+            ends = np.array([[rows[0]], [rows[-1]]])
+            work = local.build * sum(rows) + float(local.searches(*ends).sum())
+        return local.expected(0.0, np.array([work]))
+
     def searches(self, rows: np.ndarray, met: np.ndarray) -> np.ndarray:
         """Return the seconds of each chunk's searches (chunks,).
 

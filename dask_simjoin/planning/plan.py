@@ -47,7 +47,7 @@ from dask_simjoin.planning.data_warnings import (
 from dask_simjoin.planning.entity_chunks import Chunking, JoinChunks
 from dask_simjoin.planning.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
 from dask_simjoin.planning.left_out import LeftOut
-from dask_simjoin.planning.limits import PLAIN, Limits
+from dask_simjoin.planning.limits import NEED, PLAIN, Limits
 from dask_simjoin.planning.outputs import (
     PAIRS,
     OutputSpec,
@@ -63,6 +63,7 @@ from dask_simjoin.planning.resources import (
     Disk,
     check_moving,
     expect_disk,
+    limits_here,
     needed_of_chunks,
     sent_rows,
 )
@@ -139,6 +140,9 @@ class Plan:
     # expected seconds from the first task to the last; this includes disk traffic, but
     # not writing pairs
     expected: float
+    # expected seconds in one process, if the tasks run on a cluster but the join fits
+    # in the memory of this process
+    one_process: float | None = None
     run: str = ""  # name of the recorded run; "": tasks are not recorded
 
     @property
@@ -237,7 +241,28 @@ def _make_plan(
         memory,
         cut.limits,
         seconds + memory.disk.seconds,
+        _in_one_process(statistics, output, cut, result),
     )
+
+
+def _in_one_process(
+    statistics: JoinStatistics, output: OutputSpec, cut: Cut, result: Result
+) -> float | None:
+    """Return the expected seconds without the cluster, if rows and result fit in the
+    memory of this process.
+    """
+    if not cut.limits.cluster or cut.limits.gpu:
+        return None
+    here, rows, pairs = limits_here(), statistics.rows, result.estimate.total
+    found = pairs * directions(statistics.spec)
+    if output.k is not None:
+        found = rows_found(rows, output.k)
+    need = NEED * sum(rows) * cut.row_bytes
+    if output.materialise:
+        need += found * result.pair_bytes
+    if need > (here.shared or 0) * here.threads:
+        return None
+    return cut.costs.in_one_process(rows, pairs, here)
 
 
 def _set_limits(

@@ -71,6 +71,18 @@ rows that they hold, it is the square of their number. Otherwise p2p is used, be
 """
 
 
+def limits_here(disk: int | None = None) -> Limits:
+    """Return the threads and memory that Dask uses in this process, without a cluster.
+
+    `disk`: see `Limits`.
+    """
+    scheduler = dask.config.get("scheduler", None)
+    threads = int(dask.config.get("num_workers", None) or CPU_COUNT)
+    together = 1 if scheduler in ONE_THREAD else threads
+    shared = None if scheduler in PROCESSES else MEMORY_LIMIT // threads
+    return Limits(threads=threads, shared=shared, together=together, disk=disk)
+
+
 def limits_for(library: str) -> Limits:
     """Return the threads and memory that Dask would use now to compute with frames of a
     library.
@@ -79,11 +91,10 @@ def limits_for(library: str) -> Limits:
     workers: dict[str, Any] = {}
     if client is not None and not client.asynchronous:
         workers = workers_of(client)
-    local = int(dask.config.get("num_workers", None) or CPU_COUNT)
     disk = free_disk(w["local_directory"] for w in workers.values())
     own = frames_of_library(library).memory()
     if own is not None and client is None:
-        threads = 1 if dask.config.get("scheduler", None) in ONE_THREAD else local
+        threads = limits_here().together
         return Limits(threads, own // threads, gpu=True, disk=disk)
     if own is not None:
         each = [
@@ -101,13 +112,7 @@ def limits_for(library: str) -> Limits:
             disk=disk,
         )
     if client is None:
-        together = 1 if dask.config.get("scheduler", None) in ONE_THREAD else local
-        shared = (
-            None
-            if dask.config.get("scheduler", None) in PROCESSES
-            else MEMORY_LIMIT // local
-        )
-        return Limits(threads=local, shared=shared, together=together, disk=disk)
+        return limits_here(disk)
     limited = [
         (w["memory_limit"], w["nthreads"])
         for w in workers.values()

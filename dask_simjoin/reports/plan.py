@@ -92,6 +92,7 @@ TIME_FACTS: Facts = (
             r.plan.memory.disk.writing, "more to write the pairs as parquet"
         ),
     ),
+    ("one process", lambda r: r.faster_in_one_process),
     ("bytes read", lambda r: r._bytes_read),
 )
 
@@ -151,6 +152,10 @@ class PlanReport(BlockReport):
     seconds : float
         Estimated time from the first task to the last, on idle cores of our benchmark
         CPU.
+    one_process_seconds : float or None
+        Estimated time in this process without the cluster. None if there is no cluster,
+        if the tasks run on GPUs, or if rows and result may not fit in the memory of
+        this machine.
     writing_seconds : float
         Estimated additional time to write the pairs as parquet; 0 on GPUs, where it was
         not measured.
@@ -192,6 +197,7 @@ class PlanReport(BlockReport):
         "method",
         "engine",
         "seconds",
+        "one_process_seconds",
         "writing_seconds",
         "spilled_bytes",
         "shuffled_bytes",
@@ -250,6 +256,18 @@ class PlanReport(BlockReport):
     @property
     def seconds(self) -> float:
         return self.plan.expected
+
+    @property
+    def one_process_seconds(self) -> float | None:
+        return self.plan.one_process
+
+    @property
+    def faster_in_one_process(self) -> str | None:
+        """Describe the time in this process; None if the cluster is not slower."""
+        seconds = self.one_process_seconds
+        if seconds is None or seconds >= self.seconds:
+            return None
+        return f"about {seconds:.2g} s without the cluster, which is faster here"
 
     @property
     def writing_seconds(self) -> float:

@@ -253,6 +253,11 @@ class RunReport(Report):
             f"in {self.planning:.2f} s" + (f"; left out {left_out}" if left_out else "")
         )
 
+    def slower_line(self) -> str | None:
+        """Say that the join is faster without the cluster; None if it is not."""
+        faster = getattr(self.plan, "faster_in_one_process", None)
+        return None if faster is None else f"planned {self.title}: {faster}"
+
     def done_line(self) -> str:
         found = self._found()
         return (

@@ -5,6 +5,7 @@ somebody looks.
 import gc
 import logging
 import weakref
+from dataclasses import replace
 
 import dask
 import dask.dataframe as dd
@@ -99,3 +100,18 @@ def test_log_lines(lazy, caplog):
         "planned self_join, eps=0.13: 120 rows, 1 block pairs, about "
     )
     assert done.startswith(f"done self_join, eps=0.13: {len(found):,} rows, ")
+
+
+def test_a_cluster_that_is_expected_to_be_slower_is_logged(lazy, caplog):
+    join = next(
+        lazy.simjoin.self_join(EPS, on=["x", "y"]).expr.find_operations(LazyJoin)
+    )
+    report = lazy.simjoin.plan(EPS, on=["x", "y"])
+    for seconds in (None, 0.5 * report.seconds, 2 * report.seconds):
+        plan = replace(report, plan=replace(report.plan, one_process=seconds))
+        with caplog.at_level(logging.INFO, "dask_simjoin"):
+            Runs().planned(join.named, plan, 0.0)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 4
+    assert lines[2].startswith(f"planned {join.named.title}: about ")
+    assert lines[2].endswith(" s without the cluster, which is faster here")

@@ -11,8 +11,9 @@ import pytest
 from dask.utils import format_bytes
 
 from dask_simjoin.errors import ApproximateWarning
+from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.limits import Limits
-from dask_simjoin.planning.outputs import PAIRS, describe_tasks
+from dask_simjoin.planning.outputs import COUNTS, PAIRS, describe_tasks
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.tables import join_statistics
@@ -359,13 +360,52 @@ def test_large_partitions_are_shown_on_a_cluster(ddf):
     )
 
 
-def test_time_has_what_is_spilled_and_names_what_is_written():
+def two_thousand_rows(**options):
+    """The spec and the statistics of a table."""
     x = np.random.default_rng(0).uniform(size=(2000, 2))
     frame = pd.DataFrame(x, columns=["x", "y"])
-    spec = SelfJoinRequest(eps=0.01, partitioning="entity", blocksize=200 * 24).spec(
-        frame
-    )
-    tables = join_statistics([[summarise(frame, 0, spec, True, 1)]], spec)
+    spec = SelfJoinRequest(eps=0.01, **options).spec(frame)
+    return spec, join_statistics([[summarise(frame, 0, spec, True, 1)]], spec)
+
+
+def test_a_cluster_that_is_expected_to_be_slower_is_named(monkeypatch):
+    spec, tables = two_thousand_rows()
+    cluster = Limits(2, 2**30, True, 2**31, workers=2)
+
+    def planned(machine, here):
+        monkeypatch.setattr("dask_simjoin.planning.plan.limits_here", lambda: here)
+        return PlanReport(make_plan(tables, PAIRS, machine), spec)
+
+    slower = planned(cluster, Limits(2, shared=2**30))
+    assert 0 < slower.one_process_seconds < slower.seconds
+    assert "without the cluster, which is faster here" in line(slower, "one process")
+    # no cluster; GPUs; a machine that has too little memory, or an unknown one
+    for machine, here in (
+        (Limits(2), Limits(2, shared=2**30)),
+        (Limits(1, 2**36, True, gpu=True), Limits(2, shared=2**30)),
+        (cluster, Limits(2, shared=2**10)),
+        (cluster, Limits(2)),
+    ):
+        report = planned(machine, here)
+        assert report.one_process_seconds is None
+        assert "one process" not in str(report)
+    faster = replace(slower.plan, one_process=2 * slower.seconds)
+    assert "one process" not in str(replace(slower, plan=faster))
+
+
+def test_a_cluster_with_many_threads_is_faster_for_much_work():
+    costs = {
+        limits.cluster: Costs("tiles", 16, (1.0, 1.0), 1e6, COUNTS, limits)
+        for limits in (Limits(64, 2**30, True, workers=64), Limits(2))
+    }
+    alone = costs[True].in_one_process([1e6], 0.0, Limits(2))
+    assert alone == costs[False].in_one_process([1e6], 0.0, Limits(2))
+    whole = costs[True]._indexed_and_met([1e6])
+    assert alone > 10 * costs[True].expected(0.0, np.array([whole]))
+
+
+def test_time_has_what_is_spilled_and_names_what_is_written():
+    spec, tables = two_thousand_rows(partitioning="entity", blocksize=200 * 24)
     few, many = (
         PlanReport(
             make_plan(tables, PAIRS, Limits(2, 2**20, True, limit, workers=2)), spec
