@@ -35,7 +35,10 @@ def join(frame: Frame, request: Any, drivers: Drivers) -> Frame:
         matches = driver.matches(series_example(left, NEIGHBORS))
         return frame[(matches > 0) if request.how == SEMI else (matches == 0)]
     example = pairs_example(left, right, spec, request.how)
-    return drivers.of([frame, other], spec).pairs(example, request.how)
+    driver = drivers.of([frame, other], spec)
+    if getattr(request, "best", False):
+        return driver.best(example, request.how)
+    return driver.pairs(example, request.how)
 
 
 def neighbor_counts(frame: Frame, request: Any, drivers: Drivers) -> Series | Frame:

@@ -15,7 +15,7 @@ from dask_simjoin.reports.facts import BlockReport, PicturedReport, Report
 from dask_simjoin.reports.svg import Bars
 from dask_simjoin.request.messages import counted
 
-MAKE_ROWS = ("pairs", "nearest_rows")
+MAKE_ROWS = ("pairs", "nearest_rows", "best")
 """Steps whose tasks make rows of the result."""
 
 

@@ -100,6 +100,7 @@ ORDER = (
     "different",
     "per_group",
     "mutual",
+    "best",
     "ties",
     "id",
     "left_id",

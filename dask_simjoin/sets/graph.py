@@ -13,7 +13,13 @@ from dask_simjoin.cluster.algorithms.duplicates import CONNECTED, merge_candidat
 from dask_simjoin.graph import pairs, row_values
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import Call, LabelledExpr, Steps, after, pick
-from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
+from dask_simjoin.graph.dask_private import (
+    Expr,
+    List,
+    Task,
+    TaskRef,
+    new_collection,
+)
 from dask_simjoin.graph.driver import Expressions, LazyJoins
 from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin
 from dask_simjoin.graph.planner import PlanningSteps
@@ -21,10 +27,11 @@ from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.row_cache import ROWS
 from dask_simjoin.graph.row_values import BlockValues
 from dask_simjoin.graph.source import FrozenSource, map_frozen
-from dask_simjoin.metrics.norms import Array, Series
+from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.resources import limits_for
+from dask_simjoin.sets.best_join import BestJoin
 from dask_simjoin.sets.chunks import (
     ReadSetRows,
     ReadSets,
@@ -306,6 +313,13 @@ class SetJoin(LazySets, pairs.Join):
     _label = "simjoin_set_join"
 
 
+class SetBestJoin(LazySets, BestJoin):
+    """The right row with the most similar set, for each left row."""
+
+    _label = "simjoin_set_best_join"
+    _verb = "set_join"
+
+
 class CountSetPairs(LazySets, pairs.CountPairs):
     """Number of pairs of rows of one table whose sets match."""
 
@@ -472,7 +486,12 @@ class LazySetJoins(LazyJoins):
         SET_STEPS,
     )
     near_duplicated: ClassVar[type[Expr]] = SetNearDuplicated
+    best_join: ClassVar[type[Expr]] = SetBestJoin
     report: ClassVar[type[Any]] = SetPlanReport
+
+    def best(self, example: Frame, how: str) -> Frame:
+        tables = self.source, self.other
+        return new_collection(self.best_join(*tables, self.spec, how, example))
 
     def marks(self, request: Any, example: Series) -> Series:
         if request.counted:

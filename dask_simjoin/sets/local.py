@@ -17,6 +17,7 @@ from dask_simjoin.planning.partition import RIGHT, check_summaries
 from dask_simjoin.planning.resources import limits_for, plain_threads
 from dask_simjoin.request.options import MAX_WHOLE
 from dask_simjoin.request.requests import INNER, KEEPS
+from dask_simjoin.sets.best import best_of_block, best_rows
 from dask_simjoin.sets.chunks import (
     ReadSetRows,
     SetBlockPair,
@@ -74,6 +75,14 @@ class LocalSets:
                 return found
             rows = unmatched(chunks[1], others, spec, example, "right")
             return with_right_rows(found, rows)
+
+    def best(self, example: Frame, how: str) -> Frame:
+        """Find the most similar right row of each left row."""
+        chunks, columns = self.chunks(with_ids=True), list(example.columns)
+        with within_memory(Cause.of(self.spec, len(chunks) > 1)):
+            report = memory_check(chunks, self.spec)
+            found = best_of_block(self.pair(chunks), columns, report)
+            return best_rows(chunks[0], self.spec, example, how, found)
 
     def matches(self, example: Series) -> Series:
         return self._series(count_block(self.pair(self.chunks()))[0], example)

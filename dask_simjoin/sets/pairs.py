@@ -384,7 +384,7 @@ def join_block(
     def write(own: SetBlockPair, found: Iterator[RowPairs]) -> list[ResultRows]:
         if on_host and of_chunks:
             return [_written(own, found, columns)]
-        return [_columns(own, rows, columns) for rows in found]
+        return [columns_of_rows(own, rows, columns) for rows in found]
 
     def write_share(
         own: SetBlockPair, matches: Iterator[SetMatches]
@@ -432,16 +432,20 @@ def _in_order(
 
     `behind`: a number to add to the positions of rows in the second chunk.
     """
-    swap = _numbers(block_pair.data)[right] < _numbers(block_pair.query)[left]
+    swap = (
+        numbers_of_rows(block_pair.data)[right]
+        < numbers_of_rows(block_pair.query)[left]
+    )
     right = right + behind if behind else right
     return block_pair.xp.where(swap, right, left), block_pair.xp.where(
         swap, left, right
     )
 
 
-def _columns(
+def columns_of_rows(
     block_pair: SetBlockPair, rows: RowPairs, columns: list[str]
 ) -> ResultRows:
+    """Return the columns of a result for pairs of rows."""
     query, data, is_self_join, spec = (
         block_pair.query,
         block_pair.data,
@@ -463,7 +467,7 @@ def _columns(
     return len(left), part
 
 
-def _numbers(chunk: Chunk) -> Array:
+def numbers_of_rows(chunk: Chunk) -> Array:
     """For each row, in the order of `SetChunk.order`, return its position in the table."""
     order = chunk["order"]
     return chunk["position"][order] if "position" in chunk else order

@@ -186,6 +186,12 @@ class Rule:
             return overlap / np.sqrt(a.astype(np.float64) * b)
         return overlap.astype(np.float64)
 
+    def rank(self, a: np.ndarray, b: np.ndarray, score: np.ndarray) -> np.ndarray:
+        """Return a number for each pair (pairs,), float64, which is smaller for more
+        similar sets. `score`: the similarity.
+        """
+        return -score
+
     def score_of_equals(self, sizes: np.ndarray) -> np.ndarray:
         return self.score(sizes, sizes, sizes)
 

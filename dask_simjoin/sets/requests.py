@@ -42,7 +42,17 @@ from dask_simjoin.request.options import (
     parse_size,
     read_settings,
 )
-from dask_simjoin.request.requests import ANTI, HOW, HOW_HELP, SEMI, How, check_how
+from dask_simjoin.request.requests import (
+    ANTI,
+    HOW,
+    HOW_HELP,
+    INNER,
+    LEFT,
+    SEMI,
+    How,
+    Ties,
+    check_how,
+)
 from dask_simjoin.request.resolve import (
     check_choices,
     check_flag,
@@ -73,6 +83,9 @@ class ValueSpec(RowSpec):
     settings: Settings = field(default_factory=read_settings)
     library: str = HOME
     is_swapped: bool = False
+    # for best matches only: which of several equally similar rows are returned, as
+    # `ties` of `BestMatch`; None: all matches
+    best: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -468,7 +481,46 @@ class TwoSetTables(SetOptions, IdsOfTwo, Kept, Threaded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetJoinRequest(TwoSetTables):
+class BestMatch:
+    """Options: for each left row, only its most similar right row."""
+
+    best: bool = field(
+        default=False,
+        metadata=about("keep only the most similar right row of each left row"),
+    )
+    ties: Ties = field(
+        default="first",
+        metadata=about(
+            "of equally similar best rows, return the first one or all",
+            choices=get_args(Ties),
+        ),
+    )
+
+    def with_best(self, spec: Spec, how: str) -> Spec:
+        """Set the option in a spec. Raise an error for options that exclude each
+        other.
+        """
+        if not check_flag("best", self.best):
+            if self.ties != "first":
+                raise OptionError(
+                    f"ties={self.ties!r} needs best=True, which returns the most "
+                    "similar rows. Without it, all pairs are in the result."
+                )
+            return spec
+        if how not in (INNER, LEFT):
+            remedy = (
+                "Leave out best=: whether a row has a match does not depend on it"
+                if how in (SEMI, ANTI)
+                else f"Use how={LEFT!r}, or swap the tables"
+            )
+            raise OptionError(f"best=True is not allowed with how={how!r}. {remedy}.")
+        found: Any = spec
+        resolved: Spec = replace(found, best=self.ties)
+        return resolved
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetJoinRequest(TwoSetTables, BestMatch):
     """Asks for the pairs of rows of two tables whose sets match, or for left rows with
     or without a match.
     """
@@ -487,6 +539,7 @@ class SetJoinRequest(TwoSetTables):
                 "threshold= is missing: use set_join(other, on, threshold, ...)."
             )
         spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
+        spec = self.with_best(spec, self.how)
         return bare(spec) if self.how in (SEMI, ANTI) else spec
 
 

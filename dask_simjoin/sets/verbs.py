@@ -128,6 +128,12 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
     threshold : number
     how : {"inner", "left", "right", "outer", "leftsemi", "leftanti"}
         As in `join`.
+    best : bool, default False
+        Whether to return only the most similar right row of each left row. Rows
+        come in the order of the left rows. `how` must be "inner" or "left".
+    ties : {"first", "all"}, default "first"
+        With `best`, which of several equally similar rows to return: the one that comes
+        first in `other`, or all.
     left_on, right_on : column, optional
         Use these instead of `on` if the names differ.
     id, left_id, right_id, keep, suffixes
@@ -155,6 +161,13 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
     >>> ours.simjoin.set_join(theirs, "tags", 0.5, how="leftanti")
       tags
     y  [c]
+
+    The most similar set of each row:
+
+    >>> ours.simjoin.set_join(theirs, "tags", 0.3, best=True, return_similarity=True)
+      left  right  similarity
+    0    x      0    1.000000
+    1    y      1    0.333333
     """
     check_other(
         "set_join(other, on, threshold)",

@@ -15,6 +15,7 @@ from dask_simjoin.graph.driver import Expressions
 from dask_simjoin.graph.lazy_join import JoinTasks
 from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.metrics.norms import Array
+from dask_simjoin.sets.best_join import BestJoin
 from dask_simjoin.sets.chunks import parcels_of, read_partition
 from dask_simjoin.sets.graph import (
     BlockChunks,
@@ -89,6 +90,13 @@ class EditJoin(LazyEdits, pairs.Join):
     _label = "simjoin_edit_join"
 
 
+class EditBestJoin(LazyEdits, BestJoin):
+    """The right row with the most similar text, for each left row."""
+
+    _label = "simjoin_edit_best_join"
+    _verb = "edit_join"
+
+
 class CountEditPairs(LazyEdits, pairs.CountPairs):
     """Number of pairs of rows of one table whose texts are within an edit distance."""
 
@@ -149,4 +157,5 @@ class LazyTextJoins(LazySetJoins):
         EDIT_STEPS,
     )
     near_duplicated: ClassVar[type[Expr]] = EditNearDuplicated
+    best_join: ClassVar[type[Expr]] = EditBestJoin
     report: ClassVar[type[Any]] = EditPlanReport

@@ -30,6 +30,7 @@ from dask_simjoin.request.spec import bare
 from dask_simjoin.sets.columns import OBJECTS, TEXTS, content_of
 from dask_simjoin.sets.predicate import NEVER
 from dask_simjoin.sets.requests import (
+    BestMatch,
     BlockOptions,
     Threshold,
     ValueSpec,
@@ -114,6 +115,17 @@ class EditRule:
     def score(self, a: np.ndarray, b: np.ndarray, found: np.ndarray) -> np.ndarray:
         """Return the distance of each pair (pairs,), float64."""
         return found.astype(np.float64)
+
+    def rank(self, a: np.ndarray, b: np.ndarray, distance: np.ndarray) -> np.ndarray:
+        """Return a number for each pair (pairs,), float64, which is smaller for more
+        similar strings: the distance, or with `similarity` its share of the length.
+
+        `a`, `b`: sizes of both strings.
+        """
+        if self.similarity is None:
+            return distance
+        length: np.ndarray = np.maximum(np.maximum(a, b) - self.tail, 1)
+        return distance / length
 
     def score_of_equals(self, sizes: np.ndarray) -> np.ndarray:
         """Return the distance of equal strings, which is 0, for each (n,), float64."""
@@ -342,7 +354,7 @@ class TwoTextTables(EditOptions, IdsOfTwo, Kept, Threaded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EditJoinRequest(TwoTextTables):
+class EditJoinRequest(TwoTextTables, BestMatch):
     """Asks for the pairs of rows of two tables whose texts are near, or for left rows
     with or without a match.
     """
@@ -359,6 +371,7 @@ class EditJoinRequest(TwoTextTables):
     def spec(self, left: Frame, right: Frame) -> EditSpec:
         check_how(self.how)
         spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
+        spec = self.with_best(spec, self.how)
         return bare(spec) if self.how in (SEMI, ANTI) else spec
 
 

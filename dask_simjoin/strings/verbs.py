@@ -120,6 +120,14 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
     k : int, optional
     how : {"inner", "left", "right", "outer", "leftsemi", "leftanti"}
         As in `join`.
+    best : bool, default False
+        Whether to return only the most similar right row of each left row: with `k`
+        the one with the fewest edits, with `similarity` the one with the largest
+        similarity. Rows come in the order of the left rows. `how` must be "inner" or
+        "left".
+    ties : {"first", "all"}, default "first"
+        With `best`, which of several equally similar rows to return: the one that comes
+        first in `other`, or all.
     left_on, right_on : column, optional
         Use these instead of `on` if the names differ.
     id, left_id, right_id, keep, suffixes
@@ -146,6 +154,13 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
     >>> ours.simjoin.edit_join(theirs, "city", 1, how="leftanti")
         city
     y  Porto
+
+    The most similar city of each row:
+
+    >>> ours.simjoin.edit_join(theirs, "city", 4, best=True, keep="city")
+      left  right city_left city_right
+    0    x      0    Lisbon     Lisboa
+    1    y      2     Porto       Faro
     """
     check_other("edit_join(other, on, k)", request.other, on=request.on, k=request.k)
     return verbs.join(frame, request, TEXTS)

@@ -251,6 +251,33 @@ def join_how(
     assert found["key"].tolist() == one[1]["key"].iloc[sorted(rows)].tolist()
 
 
+def best(
+    rng: np.random.Generator,
+    one: Side,
+    two: Side,
+    options: dict[str, Any],
+    asked: dict[str, Any],
+) -> None:
+    ties, how = ["first", "all"][rng.integers(2)], ["inner", "left"][rng.integers(2)]
+    asked = asked | {"how": how, "best": True, "ties": ties}
+    found = computed(one[0].simjoin.edit_join(two[0], "text", id="key", **asked))
+    texts = [frame["text"].tolist() for frame in (one[1], two[1])]
+    rank: dict[tuple[int, int], Fraction] = {}
+    for (i, j), distance in wanted(one[1], two[1], options).items():
+        longest = max(len(texts[0][i]), len(texts[1][j]), 1)
+        rank[i, j] = Fraction(distance, 1 if "k" in options else longest)
+    keys = [frame["key"].tolist() for frame in (one[1], two[1])]
+    expected = []
+    for i, name in enumerate(keys[0]):
+        own = sorted((value, j) for (row, j), value in rank.items() if row == i)
+        chosen = [j for value, j in own if value == own[0][0]]
+        chosen = chosen if ties == "all" else chosen[:1]
+        alone = [(name, -1)] if how == "left" and not own else []
+        expected += [(name, keys[1][j]) for j in chosen] + alone
+    pairs = zip(found["left"], found["right"].fillna(-1), strict=True)
+    assert sorted(pairs) == sorted(expected)
+
+
 def counts(
     rng: np.random.Generator,
     one: Side,
@@ -321,6 +348,7 @@ VERBS: tuple[Callable[..., None], ...] = (
     join,
     join,
     join_how,
+    best,
     counts,
     count,
     near_duplicates,

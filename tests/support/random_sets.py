@@ -79,6 +79,22 @@ class AskedSets:
         return wanted_pairs(left, right, self.rule, self.empty, self.missing, same)
 
 
+def best_pairs(
+    pairs: dict[tuple[int, int], float], ties: str
+) -> dict[tuple[int, int], float]:
+    """Return the pairs of each left row with the largest similarity. `ties`: "first" or
+    "all".
+    """
+    best: dict[int, list[int]] = {}
+    for i, j in sorted(pairs):
+        own = best.get(i, [])
+        if not own or pairs[i, j] > pairs[i, own[0]]:
+            best[i] = [j]
+        elif pairs[i, j] == pairs[i, own[0]] and ties == "all":
+            own.append(j)
+    return {(i, j): pairs[i, j] for i, own in best.items() for j in own}
+
+
 def frame_of(
     pairs: dict[tuple[int, int], float],
     one: tuple[pd.DataFrame, list[Any]],
@@ -100,4 +116,4 @@ def frame_of(
     return pd.DataFrame(columns)
 
 
-__all__ = ["SET_VERBS", "AskedSets", "frame_of", "wanted_counts"]
+__all__ = ["SET_VERBS", "AskedSets", "best_pairs", "frame_of", "wanted_counts"]

@@ -19,7 +19,13 @@ from tests.support.oracle import distances, totals
 from tests.support.random_conditions import NO_CONDITIONS, Conditions
 from tests.support.random_frames import WORDS, Draw
 from tests.support.random_optics import sklearn_optics
-from tests.support.random_sets import SET_VERBS, AskedSets, frame_of, wanted_counts
+from tests.support.random_sets import (
+    SET_VERBS,
+    AskedSets,
+    best_pairs,
+    frame_of,
+    wanted_counts,
+)
 
 METRICS = ["euclidean"] * 6 + [
     "sqeuclidean",
@@ -566,22 +572,21 @@ class Verbs:
     def set_join(self) -> Want:
         draw, one, other = self.draw, self.one, self.other
         asked = AskedSets(draw, self.how)
-        way = draw.one("how", ["inner", "outer", "right", "leftsemi", "leftanti"])
+        way = draw.one(
+            "how", ["inner", "inner", "left", "outer", "right", "leftsemi", "leftanti"]
+        )
         pairs = asked.pairs(one.frame, other.frame, False)
-        if way.startswith("left"):
+        if way in ("leftsemi", "leftanti"):
             lazy = one.lazy.simjoin.set_join(other.lazy, how=way, **asked.options)
             hit = np.isin(np.arange(len(one.frame)), [i for i, _ in pairs])
             return Want("rows", lazy, one.frame[hit if way == "leftsemi" else ~hit])
         scored = not asked.missing and draw.chance("return_similarity", 0.6)
         keep = draw.one("keep", [None, "s", "key"])
-        lazy = one.lazy.simjoin.set_join(
-            other.lazy,
-            how=way,
-            id=self.id,
-            return_similarity=scored,
-            keep=keep,
-            **asked.options,
-        )
+        how = {"how": way, "id": self.id, "return_similarity": scored, "keep": keep}
+        if way in ("inner", "left") and scored and draw.chance("best", 0.4):
+            how["best"], how["ties"] = True, draw.one("ties", ["first", "all"])
+            pairs = best_pairs(pairs, how["ties"])
+        lazy = one.lazy.simjoin.set_join(other.lazy, **how, **asked.options)
         sides = [(side.frame, self.every_name(side)) for side in (one, other)]
         want = frame_of(pairs, *sides, scored, keep)
         for k, which in enumerate(("left", "right")):

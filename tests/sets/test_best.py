@@ -1,0 +1,122 @@
+"""The most similar right row of each left row, against brute force."""
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_simjoin.errors import OptionError
+from dask_simjoin.sets import best
+from tests.support.edits import edit_distance
+from tests.support.profiles import examples
+from tests.support.random_sets import best_pairs
+
+KINDS = {
+    "sets": ("set_join", {"threshold": 0.3, "tokenizer": ("qgrams", 1)}),
+    "edits": ("edit_join", {"k": 2}),
+    "similarity": ("edit_join", {"similarity": 0.5}),
+}
+
+
+def rank_of(kind, one, other):
+    """Return how similar two texts are; None: they do not match."""
+    if one is None or other is None:
+        return None
+    if kind == "sets":
+        a, b = set(one), set(other)
+        found = len(a & b) / len(a | b) if a and b else 0
+        return found if 10 * len(a & b) >= 3 * len(a | b) and found else None
+    distance, longest = edit_distance(one, other), max(len(one), len(other), 1)
+    if kind == "edits":
+        return -distance if distance <= 2 else None
+    return -distance / longest if 2 * distance <= longest else None
+
+
+def wanted(kind, left, right, ties):
+    pairs = {
+        (i, j): rank
+        for i, one in enumerate(left)
+        for j, other in enumerate(right)
+        if (rank := rank_of(kind, one, other)) is not None
+    }
+    return best_pairs(pairs, ties)
+
+
+TEXTS = st.lists(st.none() | st.text("ab", max_size=5), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=examples(60))
+@given(left=TEXTS, right=TEXTS, ties=st.sampled_from(["first", "all"]), data=st.data())
+def test_best_matches_are_those_of_brute_force(kind, left, right, ties, data):
+    verb, how = KINDS[kind]
+    pairs = wanted(kind, left, right, ties)
+    frame = pd.DataFrame({"t": pd.Series(left, dtype=object)})
+    other = pd.DataFrame({"t": pd.Series(right, dtype=object), "n": range(len(right))})
+    lazy, far = (
+        dd.from_pandas(table, npartitions=data.draw(st.integers(1, 3)), sort=False)
+        for table in (frame, other)
+    )
+    small = {"blocksize": data.draw(st.sampled_from([200, 10_000]))}
+    for a, b, more in ((frame, other, {}), (lazy, far, small)):
+        how = how | more | {"best": True, "ties": ties, "on": "t", "keep": "n"}
+        found = getattr(a.simjoin, verb)(b, how="left", **how)
+        found = found if a is frame else found.compute()
+        hit = found[found["right"].notna()]
+        assert set(zip(hit["left"], hit["right"], strict=True)) == set(pairs)
+        assert len(hit) == len(pairs) and (hit["n"] == hit["right"]).all()
+        alone = {*range(len(left))} - {i for i, _ in pairs}
+        assert set(found["left"][found["right"].isna()]) == alone
+        if a is frame:
+            inner = getattr(a.simjoin, verb)(b, **how)
+            assert list(zip(inner["left"], inner["right"], strict=True)) == sorted(
+                pairs
+            )
+
+
+def test_few_pairs_are_held(monkeypatch):
+    monkeypatch.setattr(best, "BATCH", 10)
+    held = []
+    chosen = best.best_of
+
+    def watched(left, *others):
+        held.append(len(left))
+        return chosen(left, *others)
+
+    monkeypatch.setattr(best, "best_of", watched)
+    frame = pd.DataFrame({"t": [f"{n:03}" for n in range(300)]})
+    found = frame.simjoin.edit_join(frame, "t", 3, best=True)
+    assert (found["left"] == found["right"]).all() and len(found) == 300
+    assert len(held) > 2
+
+
+def test_equal_rows_far_apart_are_all_best():
+    frame = pd.DataFrame({"t": ["a", "b"] * 40})
+    how = {"on": "t", "k": 1, "best": True}
+    found = frame.simjoin.edit_join(frame, ties="all", **how)
+    assert len(found) == 80 * 40
+    found = frame.simjoin.edit_join(frame, **how)
+    assert found["right"].tolist() == [n % 2 for n in range(80)]
+    lazy = dd.from_pandas(frame, npartitions=3)
+    assert lazy.simjoin.edit_join(lazy, **how).compute()["right"].sum() == 40
+
+
+def test_what_is_refused():
+    frame = pd.DataFrame({"t": ["a"]})
+    for more, said in (
+        ({"ties": "all"}, "ties='all' needs best=True"),
+        ({"best": True, "how": "outer"}, "best=True is not allowed with how='outer'"),
+        ({"best": True, "how": "leftsemi"}, "Leave out best="),
+    ):
+        with pytest.raises(OptionError, match=said):
+            frame.simjoin.edit_join(frame, "t", 1, **more)
+        with pytest.raises(OptionError, match=said):
+            frame.simjoin.set_join(frame, "t", 1, tokenizer="words", **more)
+
+
+def test_groups_without_rows_have_any_first_row():
+    frame = pd.DataFrame({"t": np.array([], object)})
+    found = frame.simjoin.set_join(frame, "t", 1, tokenizer="words", best=True)
+    assert not len(found) and list(found.columns) == ["left", "right"]
