@@ -14,7 +14,7 @@ from dask_simjoin.cli.indexes import MakeCommand
 from dask_simjoin.cli.main import cli
 from dask_simjoin.cli.options import READ, SHARED, WRITTEN, flag, taken_options
 from dask_simjoin.metrics import METRICS
-from dask_simjoin.request.options import MetricRequest, Partitioning
+from dask_simjoin.request.options import Conditions, MetricRequest, Partitioning
 from dask_simjoin.request.requests import PlanRequest
 from dask_simjoin.sets.requests import OneSetTable, SetOptions
 from dask_simjoin.strings.requests import EditOptions, OneTextTable
@@ -102,8 +102,8 @@ def options():
 
 def _options(verb):
     request = verb.request
-    all_metrics = request.metrics == tuple(METRICS)
-    metrics = "all" if all_metrics else ", ".join(request.metrics)
+    others = ", ".join(name for name, kind in METRICS.items() if kind.formula)
+    metrics = "all" if issubclass(request, Conditions) else f"all but {others}"
     words = ["`eps` as a column"] * request.radii + _names(request, TOLD)
     choices = {option.name: option.metadata["choices"] for option in fields(request)}[
         "partitioning"

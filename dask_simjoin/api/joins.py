@@ -168,11 +168,12 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         The column that identifies rows in the result; its values must be unique.
         Default: the index labels.
     metric : {"euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski",
-    "cosine", "haversine"}
+    "cosine", "haversine", "hamming", "canberra", "braycurtis"}
         The distance, "euclidean" by default. "cosine" is 1 minus the cosine of the
         angle between two rows. "haversine" is the distance on the Earth in meters: `on`
         names latitude and longitude, in this order and in degrees. Longitudes may be
-        from -180 to 180, or from 0 to 360. :doc:`/reference/metrics` has all formulas.
+        from -180 to 180, or from 0 to 360. "hamming" is the share of columns with
+        different numbers. :doc:`/reference/metrics` has all formulas.
     p : int or float, default 2
         The power for "minkowski": 1, 2, 3, ... or ``float("inf")``.
     box : float, list or dict, optional

@@ -32,7 +32,7 @@ from dask_simjoin.engine.columns import EXACT_INTEGER
 from dask_simjoin.engine.native import native
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics import gates as definition
-from dask_simjoin.metrics.distances import make_metric
+from dask_simjoin.metrics.distances import METRICS, make_metric
 from dask_simjoin.metrics.gates import RELATIVE, TIMES, UNLIKE, Gate, Gates
 from dask_simjoin.metrics.norms import Array, Frame, Norm, Series
 from dask_simjoin.request.columns import (
@@ -76,7 +76,7 @@ class Scale(NamedTuple):
     def width(self, eps: float) -> float:
         """Return how far the scaled values of a pair should differ at most."""
         metric = make_metric(self.metric, self.p)
-        threshold = float(metric.threshold(eps))
+        threshold = metric.candidates(float(metric.threshold(eps)))
         return definition.width_for(metric.norm, threshold, self.dims)
 
     def factor(self, eps: float) -> float:
@@ -101,7 +101,7 @@ def with_gates(
     if isinstance(within, Gates):
         return frame, given, []
     if within is None and different is None:
-        if given.get("box") is not None:  # it needs no columns
+        if _first_option(given) is not None:  # it needs no columns
             given_tables = [frame] if other is None else [frame, other]
             check_served([example_of(table) for table in given_tables], given)
         return frame, given, []
@@ -177,26 +177,39 @@ class Made(NamedTuple):
 def check_served(examples: list[Frame], given: Mapping[str, Any]) -> None:
     """Raise an error for tables and options that do not support gates."""
     option = _first_option(given)
+    assert option is not None
     if any(library(example) != HOME for example in examples):
         raise OptionError(
-            f"{option}= is for frames of pandas: joins on GPUs do not support it. "
+            f"{option} is for frames of pandas: joins on GPUs do not support it. "
             "Convert the tables with ddf.to_backend('pandas'), or frame.to_pandas()."
         )
     if given.get("approximate"):
         raise OptionError(
-            f"{option}= is not allowed with approximate=True; leave out one of them."
+            f"{option} is not allowed with approximate=True; leave out one of them."
         )
     if given.get("ties", "first") != "first":
-        raise OptionError(f"{option}= is not allowed with ties='all'; leave out ties=.")
-    if all(given.get(name) is None for name in BOUNDS):
+        raise OptionError(f"{option} is not allowed with ties='all'; leave out ties=.")
+    by_metric = option == _formula(given)
+    if not by_metric and all(given.get(name) is None for name in BOUNDS):
         raise OptionError(
-            f"{option}= needs a largest distance here: pass max_distance= (in plan, "
+            f"{option} needs a largest distance here: pass max_distance= (in plan, "
             "eps=). Rows search among all rows within this distance."
         )
 
 
-def _first_option(given: Mapping[str, Any]) -> str:
-    return next(name for name in OPTIONS if given.get(name) is not None)
+def _first_option(given: Mapping[str, Any]) -> str | None:
+    """Return an option whose candidates are decided by gates or by a formula, as
+    messages show it; None: there is none.
+    """
+    named = [f"{name}=" for name in OPTIONS if given.get(name) is not None]
+    return named[0] if named else _formula(given)
+
+
+def _formula(given: Mapping[str, Any]) -> str | None:
+    """Return the metric as messages show it, if it is not a norm."""
+    name = given.get("metric")
+    is_formula = isinstance(name, str) and name in METRICS and METRICS[name].formula
+    return f"metric={name!r}" if is_formula else None
 
 
 def _columns_of(names: Any, examples: list[Frame]) -> tuple[Hashable, ...]:

@@ -41,6 +41,8 @@ from dask_simjoin.request.units import (
     as_number,
     check_choice,
     check_eps,
+    check_is_norm,
+    check_metric,
     is_number,
     parsed,
 )
@@ -93,6 +95,7 @@ class MakeIndex(Coordinates, Kept, WithUnit):
             # this raises an error for a column of radii, because an index has a single
             # distance
             check_eps(self.eps, "eps")
+        check_is_norm(check_metric(self.metric, self.p)[0])
         own = {option.name: getattr(self, option.name) for option in fields(self)}
         spec = SelfJoinRequest(
             **{name: own[name] for name in own if name in SHARED}

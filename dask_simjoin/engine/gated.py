@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dask_simjoin.engine.protocols import Layout, MethodSearch
-from dask_simjoin.metrics.gates import Gates
+from dask_simjoin.metrics.gates import Compared, Gates
 from dask_simjoin.metrics.norms import Norm
 
 
@@ -15,14 +15,13 @@ class GatedLayout:
     """Settings of a join whose candidates are decided by gates and by their totals.
 
     A point has coordinates, then a coordinate for each tolerance, then words: of gates,
-    and of all columns of the metric if some are periodic. The index has no words.
+    and of the columns whose numbers decide. The index has no words.
     """
 
     inner: Layout  # the layout of the index, whose pairs are the candidates
     gates: Gates
     limit: float  # largest total of a pair, without the coordinates of gates
-    # if some columns are periodic, the length of each column of the metric; 0: open
-    box: tuple[float, ...] = ()
+    compared: Compared
 
     @property
     def method(self) -> str:

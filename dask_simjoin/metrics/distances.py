@@ -16,6 +16,18 @@ from typing import ClassVar
 import numpy as np
 
 from dask_simjoin.errors import OptionError
+from dask_simjoin.metrics.formulas import (
+    BRAY_CURTIS,
+    CANBERRA,
+    DIFFERENCES,
+    HAMMING,
+    bray_curtis_coordinates,
+    bray_curtis_limit,
+    canberra_coordinates,
+    canberra_limit,
+    hamming_coordinates,
+    hamming_limit,
+)
 from dask_simjoin.metrics.gates import Gates, widened, width_for, words_of
 from dask_simjoin.metrics.inverse import (
     HostKernels,
@@ -71,6 +83,8 @@ class Metric:
     """Unit of distances; empty: the unit of the columns."""
     directed: ClassVar[bool] = False
     """Whether rows of zeros raise an error, because they have no direction."""
+    formula: ClassVar[int] = DIFFERENCES
+    """How totals are computed: see `dask_simjoin.metrics.formulas`."""
 
     def dims(self, columns: int) -> int:
         """Return the number of coordinates of a row. `columns`: number of columns."""
@@ -99,6 +113,12 @@ class Metric:
         array (n,). A larger `eps` never has a smaller threshold.
         """
         return eps
+
+    def candidates(self, threshold: float) -> float:
+        """Return the largest total of a pair in its coordinates, if other numbers than
+        the coordinates decide.
+        """
+        return threshold
 
     def largest_eps(self) -> float:
         """Return the largest `eps` whose threshold is finite."""
@@ -410,6 +430,87 @@ class Haversine(Metric):
         return arcs(total, xp, kernels=kernels)
 
 
+class Formula(Metric):
+    """Base class of metrics by a formula of both numbers, such as a quotient. The distance
+    is the total.
+
+    The sum of differences of two rows' coordinates is at most `candidates` of their
+    total: see `dask_simjoin.metrics.formulas`.
+    """
+
+    more: ClassVar[int] = 0
+    """How many coordinates a row has beyond one for each column."""
+    allowed: ClassVar[tuple[float, float]] = (-(2.0**1000), 2.0**1000)
+    """Smallest and largest allowed number of a column."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def coordinates(self, x: Array) -> Array:
+        """Convert columns (n, d) to coordinates (n, d + more)."""
+        raise NotImplementedError
+
+
+class Hamming(Formula):
+    """The share of columns with different numbers in both rows.
+
+    The distance is ``m / d``, rounded to float64: m of the d columns differ. Two rows
+    are a pair if it is at most `eps`. 0.0 and -0.0 are equal. From ``eps=1`` on, any two
+    rows are a pair. Columns of texts need numbers, such as codes of ``pandas.factorize``.
+    """
+
+    name = "hamming"
+    formula = HAMMING
+    allowed = (-math.inf, math.inf)
+
+    def coordinates(self, x: Array) -> Array:
+        return hamming_coordinates(x)
+
+    def candidates(self, threshold: float) -> float:
+        return hamming_limit(threshold)
+
+
+class Canberra(Formula):
+    """The sum of ``|p0-q0| / (|p0|+|q0|)``, ``|p1-q1| / (|p1|+|q1|)``, ..., in the order
+    of `on`, where 0/0 counts as 0.
+
+    Every operation is rounded to float64. Two rows are a pair if the sum is at most
+    `eps`. Numbers of different signs have the largest term, 1. Numbers are from -2**1000
+    to 2**1000, so that no sum overflows.
+    """
+
+    name = "canberra"
+    formula = CANBERRA
+
+    def coordinates(self, x: Array) -> Array:
+        return canberra_coordinates(x)
+
+    def candidates(self, threshold: float) -> float:
+        return canberra_limit(threshold)
+
+
+class BrayCurtis(Formula):
+    """The sum of the differences divided by the sum of all numbers of both rows:
+    ``((|p0-q0| + |p1-q1|) + ...) / (((p0+q0) + (p1+q1)) + ...)``, in the order of `on`.
+
+    Every operation is rounded to float64. Two rows are a pair if their distance is at
+    most `eps`. The distance of two rows of zeros is 0, as in scikit-learn. The numbers
+    are amounts, from 0 to 2**900: with negative numbers, the quotient could be negative
+    or infinite. From ``eps=1`` on, any two rows are a pair.
+    """
+
+    name = "braycurtis"
+    formula = BRAY_CURTIS
+    more = 1
+    allowed = (0.0, 2.0**900)
+
+    def coordinates(self, x: Array) -> Array:
+        return bray_curtis_coordinates(x)
+
+    def candidates(self, threshold: float) -> float:
+        return bray_curtis_limit(threshold)
+
+
 METRICS = {
     kind.name: kind
     for kind in (
@@ -420,6 +521,9 @@ METRICS = {
         Minkowski,
         Cosine,
         Haversine,
+        Hamming,
+        Canberra,
+        BrayCurtis,
     )
 }
 
@@ -450,6 +554,7 @@ class _Wrapper(Metric):
             axes=inner.axes,
             unit=inner.unit,
             directed=inner.directed,
+            formula=inner.formula,
         )
 
     def dims(self, columns: int) -> int:
@@ -463,6 +568,9 @@ class _Wrapper(Metric):
 
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return self.inner.threshold(eps, xp)
+
+    def candidates(self, threshold: float) -> float:
+        return self.inner.candidates(threshold)
 
     def widened(self, threshold: float) -> float:
         return self.inner.widened(threshold)
@@ -616,6 +724,41 @@ class Periodic(_Extended):
         return self.inner.widened(max(threshold, widest))
 
 
+class ByFormula(_Extended):
+    """Another metric, `inner`, whose columns' own numbers decide by the formula of
+    `plain`.
+
+    The columns become coordinates for candidates, and follow as words. `inner` is
+    `plain`, or adds coordinates to it. `names`: of all columns.
+    """
+
+    def __init__(
+        self, inner: Metric, plain: Formula, names: tuple[object, ...], added: int
+    ) -> None:
+        super().__init__(inner, added)
+        self.plain = plain
+        numbers = len(names) - added
+        words = [f"{name} word {half}" for name in names[:numbers] for half in (0, 1)]
+        axes = [*names[:numbers], *["sum"] * plain.more, *names[numbers:], *words]
+        self.__dict__.update(
+            embeds=True,
+            limits=(plain.allowed,) * numbers,
+            axes=tuple(map(str, axes)),
+        )
+
+    def dims(self, columns: int) -> int:
+        return columns + self.plain.more + 2 * (columns - self.added)
+
+    def embed(self, x: Array, xp: ArrayModule) -> Array:
+        numbers = x.shape[1] - self.added
+        words = [words_of(x[:, k]) for k in range(numbers)]
+        own = self.plain.coordinates(x[:, :numbers])
+        return xp.asfortranarray(xp.concatenate([own, x[:, numbers:], *words], axis=1))
+
+    def widened(self, threshold: float) -> float:
+        return self.inner.widened(self.candidates(threshold))
+
+
 ANY = (-math.inf, math.inf)
 """Limits of a column that takes any number."""
 
@@ -630,7 +773,7 @@ def separation(metric: Metric, eps: float) -> float:
     """
     _check_norm(metric)
     with np.errstate(over="ignore"):
-        threshold = float(metric.threshold(eps))
+        threshold = metric.candidates(float(metric.threshold(eps)))
     if not math.isfinite(threshold):
         return math.inf
     most = reach(metric.norm, threshold)

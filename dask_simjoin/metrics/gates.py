@@ -131,6 +131,18 @@ class Gates(NamedTuple):
         return self._replace(rules=tuple(rule.two_sided for rule in self.rules))
 
 
+class Compared(NamedTuple):
+    """The first columns of the metric, if their own numbers decide which rows are pairs,
+    and not only their coordinates. Their numbers follow as words.
+    """
+
+    numbers: int = 0  # how many columns; 0: coordinates decide
+    coordinates: int = 0  # how many coordinates of the index stand for them
+    box: tuple[float, ...] = ()  # length of each column if it is periodic; 0: open
+    # how numbers are compared: see `dask_simjoin.metrics.formulas`
+    formula: int = 0
+
+
 def width_for(norm: Norm, threshold: float, dims: int) -> float:
     """Return how far values within a tolerance should differ in the added coordinate.
 

@@ -636,6 +636,7 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
     _check_directions(summaries, spec)
     _check_limits(summaries, spec)
     _check_box(summaries, spec)
+    _check_allowed(summaries, spec)
     for name in spec.on:
         for number, summary in enumerate(summaries):
             if name in summary.inexact:
@@ -675,18 +676,44 @@ def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None
 def _check_box(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     """Refuse coordinates outside a periodic box."""
     for name, length in zip(spec.on, spec.coordinates.box, strict=False):
-        found = [
-            (n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond
-        ]
-        if found:
-            number, first = found[0]
-            where = f" in partition {number}" if len(summaries) > 1 else ""
-            total = sum(beyond.number for _, beyond in found)
+        found = _values_beyond(name, summaries)
+        if found is not None:
+            number, example = found
             raise CoordinateError(
-                f"Column {name!r} has {counted(total, 'value')} outside the box, 0 to "
-                f"{length:g}: for example {first.example!r} at label "
-                f"{first.label}{where}. To wrap them: df[{name!r}] %= {length!r}."
+                f"Column {name!r} has {number} outside the box, 0 to {length:g}: for "
+                f"example {example}. To wrap them: df[{name!r}] %= {length!r}."
             )
+
+
+def _check_allowed(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
+    """Refuse numbers that the formula of a metric does not allow."""
+    metric = spec.measure
+    if not metric.formula:
+        return
+    for name, (least, most) in zip(spec.on, metric.limits, strict=False):
+        found = _values_beyond(name, summaries)
+        if found is not None:
+            number, example = found
+            raise CoordinateError(
+                f"metric={metric.name!r} compares numbers from {least:g} to {most:g}. "
+                f"Column {name!r} has {number} outside this range: for example "
+                f"{example}. Drop such rows, or use another metric, such as 'manhattan'."
+            )
+
+
+def _values_beyond(
+    name: Hashable, summaries: list[PartitionSummary]
+) -> tuple[str, str] | None:
+    """Return how many values of a column are outside its limits, and an example with its
+    place; None: there are none.
+    """
+    found = [(n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond]
+    if not found:
+        return None
+    number, first = found[0]
+    where = f" in partition {number}" if len(summaries) > 1 else ""
+    total = counted(sum(beyond.number for _, beyond in found), "value")
+    return total, f"{first.example!r} at label {first.label}{where}"
 
 
 def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:

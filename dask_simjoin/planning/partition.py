@@ -426,16 +426,17 @@ def _zero(columns: Array, frame: Frame, spec: JoinSpec) -> tuple[int, int, str] 
 
 
 def _beyond(frame: Frame, columns: Array, spec: JoinSpec) -> dict[Hashable, Beyond]:
-    found, xp = {}, module_of(columns)
+    found, xp, of_lists = {}, module_of(columns), spec.coordinates.lists
     for k, (name, (least, most)) in enumerate(
         zip(spec.on, spec.measure.limits, strict=False)
     ):
-        column = columns[:, k]
-        rows = xp.flatnonzero(
-            ((column < least) | (column > most)) & xp.isfinite(column)
-        )
+        # a column of lists holds all numbers
+        end = columns.shape[1] - spec.coordinates.added if of_lists else k + 1
+        some = columns[:, k:end]
+        outside = ((some < least) | (some > most)) & xp.isfinite(some)
+        rows = xp.nonzero(outside)[0]
         if len(rows):
-            values = column[rows]
+            values = some[outside]
             markers = int(xp.isin(values, xp.asarray(NOT_AVAILABLE)).sum())
             label = _label(frame, spec, int(rows[0]))
             found[name] = Beyond(len(rows), float(values[0]), markers, label)

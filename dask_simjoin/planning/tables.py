@@ -183,7 +183,7 @@ class JoinStatistics:
             method, lower, upper, mean, variance, threshold, spec.norm, sample
         )
         if spec.gated:
-            return GatedLayout(found, spec.gates, limit, spec.coordinates.box)
+            return GatedLayout(found, spec.gates, limit, spec.compared)
         options = as_method(method)
         return (
             options.approximate_layout(found)

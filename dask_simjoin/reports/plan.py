@@ -411,11 +411,15 @@ class PlanReport(BlockReport):
         spec = self.spec
         dims = self.plan.tables.dims - spec.words
         if spec.coordinates.lists:
+            whole = spec.with_dims(self.plan.tables.dims)
+            dims = whole.compared.numbers or dims
             return f"{dims:,}: the numbers of each list in {spec.on[0]!r}"
         if not spec.measure.axes:
             return f"{dims:,}: {self._names(range(dims))}"
         on = spec.shown_columns
         points = self._names(range(dims))
+        if spec.measure.formula:
+            return f"{len(on)}: {_listed(on)}"
         where = "in a periodic box" if spec.coordinates.box else "on a sphere"
         return f"{len(on)}: {_listed(on)}, as points {points} {where}"
 

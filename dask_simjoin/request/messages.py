@@ -194,6 +194,10 @@ METRICS: Names = {
     "angular": ("cosine",),
     "great_circle": ("haversine",),
     "geodesic": ("haversine",),
+    **dict.fromkeys(
+        ("bray-curtis", "bray_curtis", "bray", "sorensen"), ("braycurtis",)
+    ),
+    "matching": ("hamming",),
 }
 """Metric of other libraries -> its name in this package."""
 
@@ -205,6 +209,7 @@ FUNCTIONS = {
         for name in ("euclidean", "manhattan", "chebyshev", "cosine", "haversine")
         for end in ("", "_distance", "_distances")
     },
+    **{name: name for name in ("hamming", "canberra", "braycurtis")},
 }
 """Name of a function of Python, SciPy or scikit-learn -> metric."""
 
@@ -300,8 +305,6 @@ NO_METRICS: dict[str, str] = (
         "texts by edit distance",
     )
     | {
-        "hamming": "For columns of 0 and 1, metric='manhattan' counts the columns that "
-        "differ. For texts, compare the pairs of edit_self_join()",
         "precomputed": "Distances are computed from the columns of on=. If you have "
         "pairs, use connected_components()",
     }

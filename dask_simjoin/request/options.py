@@ -44,6 +44,9 @@ MetricName = Literal[
     "minkowski",
     "cosine",
     "haversine",
+    "hamming",
+    "canberra",
+    "braycurtis",
 ]
 Pairs = Literal["unique", "both"]
 MethodName = Literal[
@@ -224,8 +227,6 @@ class MetricRequest(Coordinates, Chunked, Threaded):
     radii: ClassVar[bool] = False
     # whether the result has row ids; if not, ids may repeat
     names_rows: ClassVar[bool] = True
-    # the metrics that the verb supports
-    metrics: ClassVar[tuple[str, ...]] = tuple(METRICS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,6 +47,7 @@ from dask_simjoin.request.messages import listed, shown
 from dask_simjoin.request.options import (
     ORDER,
     SUFFIXES,
+    Conditions,
     Kept,
     MetricRequest,
     TwoTableOptions,
@@ -72,6 +73,7 @@ from dask_simjoin.request.units import (
     box_of,
     check_choice,
     check_distance,
+    check_is_norm,
     check_metric,
 )
 
@@ -172,6 +174,8 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     settings, name = current_settings(on_cluster(), request.threads), library(meta)
     radius = own_radius(meta, eps) if request.radii else None
     metric, p = check_metric(request.metric, request.p)
+    if not isinstance(request, Conditions):
+        check_is_norm(metric)
     far, text = 0.0, None
     if radius is None:
         far = check_distance(eps, metric, request.bound, request.radii)

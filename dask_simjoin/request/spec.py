@@ -9,6 +9,8 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from dask_simjoin.catalog import MAX_DIMS, METHODS, Method, choices_of, name_of
 from dask_simjoin.errors import TABLES, OptionError
 from dask_simjoin.metrics.distances import (
+    ByFormula,
+    Formula,
     Gated,
     Grouped,
     Metric,
@@ -16,7 +18,7 @@ from dask_simjoin.metrics.distances import (
     Totals,
     make_metric,
 )
-from dask_simjoin.metrics.gates import Gates
+from dask_simjoin.metrics.gates import Compared, Gates
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Norm
 from dask_simjoin.request.column_names import are_points
 from dask_simjoin.request.messages import shown
@@ -299,12 +301,28 @@ class JoinSpec(RowSpec):
     @property
     def gated(self) -> bool:
         """Whether pairs in all coordinates are candidates, which other rules decide."""
-        return bool(self.coordinates.gates.columns or self.coordinates.box)
+        box = self.coordinates.box
+        return bool(self.coordinates.gates.columns or box or self.measure.formula)
+
+    @property
+    def compared(self) -> Compared:
+        """The columns whose own numbers decide."""
+        box = self.coordinates.box
+        if box:
+            return Compared(len(box), len(box) + sum(map(bool, box)), box)
+        metric = make_metric(*self.metric)
+        if not isinstance(metric, Formula):
+            return Compared()
+        numbers = len(self.named)
+        if self.coordinates.lists:
+            dims = self.coordinates.dims or 0
+            numbers = (dims - self.coordinates.added - metric.more) // 3
+        return Compared(numbers, numbers + metric.more, (), metric.formula)
 
     @property
     def words(self) -> int:
         """Number of coordinates that are words: see `dask_simjoin.metrics.gates`."""
-        return self.coordinates.gates.words + 2 * len(self.coordinates.box)
+        return self.coordinates.gates.words + 2 * self.compared.numbers
 
     @property
     def conditions(self) -> tuple[Hashable, ...]:
@@ -363,12 +381,14 @@ class JoinSpec(RowSpec):
     @property
     def measure(self) -> Metric:
         """The metric."""
-        metric = make_metric(*self.metric)
+        metric = plain = make_metric(*self.metric)
         if self.coordinates.by:
             metric = Grouped(metric)
         gates, box = self.coordinates.gates, self.coordinates.box
         if gates.columns:
             metric = Gated(metric, gates)
+        if isinstance(plain, Formula):
+            return ByFormula(metric, plain, self.on, self.coordinates.added)
         return Periodic(metric, box, self.on) if box else metric
 
     @property

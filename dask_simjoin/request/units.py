@@ -17,6 +17,7 @@ from dask_simjoin.metrics.distances import METRICS, Cosine, Metric, make_metric
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.request.messages import (
+    CONDITIONED,
     FUNCTIONS,
     NO_CHOICES,
     NO_METRICS,
@@ -380,6 +381,16 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
     return make_metric(name, norm), norm
 
 
+def check_is_norm(metric: Metric) -> None:
+    """Raise an error for metrics that only verbs with conditions support."""
+    if metric.formula:
+        norms = [name for name, kind in METRICS.items() if not kind.formula]
+        raise OptionError(
+            f"metric={metric.name!r} is not supported here, but in {CONDITIONED}. Use "
+            f"one of {', '.join(map(repr, norms))}."
+        )
+
+
 def _metric_meant(name: str) -> str:
     hint = NO_METRICS.get(name.lower())
     return f". {hint}" if hint else elsewhere(name, SYNONYMS, METRICS)
@@ -394,7 +405,7 @@ def box_of(
     if box is None:
         return ()
     given = f"box={shown(box)}"
-    if metric.embeds:
+    if metric.embeds or metric.formula:
         raise OptionError(
             f"{given} is not allowed with metric={metric.name!r}; use a metric of "
             "differences, such as 'euclidean'."

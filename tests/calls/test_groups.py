@@ -311,10 +311,10 @@ def test_refused():
         verbs.k_distances(2, on="x", by="shop")
 
 
-class Canberra(Metric):
+class Bounded(Metric):
     """A metric that is not a norm: its terms do not grow with the numbers of groups."""
 
-    name = "canberra"
+    name = "bounded"
 
     def __init__(self):
         super().__init__(-1)
@@ -322,29 +322,27 @@ class Canberra(Metric):
 
 @pytest.mark.parametrize("how", ["pandas", "dask-3"])
 def test_metrics_that_are_no_norms_are_refused(monkeypatch, how):
-    monkeypatch.setitem(METRICS, "canberra", Canberra)
+    monkeypatch.setitem(METRICS, "bounded", Bounded)
     data = lay(FRAME, how)
     for call in (
-        lambda: data.simjoin.self_join(
-            0.2, on=["x", "y"], by="shop", metric="canberra"
-        ),
+        lambda: data.simjoin.self_join(0.2, on=["x", "y"], by="shop", metric="bounded"),
         lambda: data.simjoin.join(
-            data, 0.2, on=["x", "y"], by="shop", metric="canberra"
+            data, 0.2, on=["x", "y"], by="shop", metric="bounded"
         ),
-        lambda: data.simjoin.dbscan(0.2, on=["x", "y"], by="shop", metric="canberra"),
+        lambda: data.simjoin.dbscan(0.2, on=["x", "y"], by="shop", metric="bounded"),
         lambda: data.simjoin.knn_join(
-            k=1, on=["x", "y"], by="shop", metric="canberra", max_distance=1.0
+            k=1, on=["x", "y"], by="shop", metric="bounded", max_distance=1.0
         ),
-        lambda: Grouped(Canberra()),
+        lambda: Grouped(Bounded()),
     ):
         with pytest.raises(
-            OptionError, match="by= is not allowed with metric='canberra'"
+            OptionError, match="by= is not allowed with metric='bounded'"
         ):
             call()
     served = [
         make_metric(name, 3 if name == "minkowski" else 2)
         for name in METRICS
-        if name != "canberra"
+        if name != "bounded"
     ]
     assert all(is_norm(metric.norm) for metric in served)
     assert not any(map(is_norm, (0, 0.5, 1.5, -1, -np.inf, np.nan)))

@@ -28,7 +28,7 @@ from dask.base import is_dask_collection
 import dask_simjoin  # noqa: F401  (registers the accessor)
 from dask_simjoin.errors import DuplicateIdError, SimJoinError, SourceChangedError
 from tests.support.random_after import RESULTS, after
-from tests.support.random_conditions import conditions_of
+from tests.support.random_conditions import conditions_of, metric_of
 from tests.support.random_dtypes import compare_as_it_is, odd_dtypes, sides_of
 from tests.support.random_frames import (
     Draw,
@@ -84,7 +84,8 @@ ORDERED = (
 def run_case(seed: int, case: int, folder: Path, draw: Draw) -> str:
     """Run one case; returns its verb, or raises what it found."""
     verb = draw.one("verb", VERBS)
-    metric = draw.one("metric", METRICS)
+    metric = metric_of(seed, case, verb, draw.one("metric", METRICS))
+    draw.said.append(f"compared by {metric}")
     p = draw.one("p", [1, 2, 3, 4, math.inf]) if metric == "minkowski" else 2
     dims = (
         2

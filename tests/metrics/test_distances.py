@@ -83,6 +83,8 @@ def test_distances_of_pairs_are_what_numpy_says():
         ("minkowski", 3, (t**3).sum(2) ** (1 / 3)),
         ("minkowski", INF, t.max(2)),
         ("cosine", 2, 1 - unit @ unit.T),
+        ("hamming", 2, (t > 0).mean(2)),
+        ("canberra", 2, (t / (np.abs(x)[:, None] + np.abs(x))).sum(2)),
     ):
         np.testing.assert_allclose(distances(x, x, metric, p), want, 1e-12, 1e-15)
 

@@ -60,6 +60,10 @@ def power(a: float, p: float, times: Callable[[float, float], float]) -> float:
 
 def totals(x: np.ndarray, y: np.ndarray, metric: str, p: float = 2) -> np.ndarray:
     """Return the totals of all pairs of rows, in the order of the columns."""
+    if metric in FORMULAS:
+        pairs = [[(one, other) for other in y.tolist()] for one in x.tolist()]
+        found = [[FORMULAS[metric](*pair) for pair in row] for row in pairs]
+        return np.array(found, float).reshape(len(x), len(y))
     norm = norm_of(metric, p)
     left, right = (
         (list(map(EMBEDDED.get(metric, list), x.tolist())), [])
@@ -84,6 +88,25 @@ def _sum(terms: list[float]) -> float:
     for term in terms:
         total += term
     return total
+
+
+def hamming(one: list[float], other: list[float]) -> float:
+    return sum(a != b for a, b in zip(one, other, strict=True)) / len(one)
+
+
+def canberra(one: list[float], other: list[float]) -> float:
+    pairs = [pair for pair in zip(one, other, strict=True) if any(pair)]
+    return _sum([abs(a - b) / (abs(a) + abs(b)) for a, b in pairs])
+
+
+def bray_curtis(one: list[float], other: list[float]) -> float:
+    pairs = list(zip(one, other, strict=True))
+    whole = _sum([a + b for a, b in pairs])
+    return _sum([abs(a - b) for a, b in pairs]) / whole if whole else 0.0
+
+
+FORMULAS = {"hamming": hamming, "canberra": canberra, "braycurtis": bray_curtis}
+"""Metrics that are no norms of differences."""
 
 
 def direction(row: list[float]) -> list[float]:

@@ -21,6 +21,9 @@ ENGINE = [
 ]
 """Metrics that the engines serve, with p."""
 
+FORMULAS = [("hamming", 2), ("canberra", 2), ("braycurtis", 2)]
+"""Metrics that are no norms, which verbs with conditions serve."""
+
 EUCLIDEAN = [("sqeuclidean", 2), ("minkowski", 2)]
 """Those that kernels compute as they do euclidean."""
 
@@ -49,6 +52,8 @@ def make_rows(metric, n, d, rng):
         return x[rng.integers(0, max(n, 1), n)]
     kinds = ["uniform", "clusters", "lattice", "duplicates", "huge", "tiny"]
     x = make_points(str(rng.choice(kinds)), n, d, rng)
+    if metric == "braycurtis":
+        return np.abs(x)
     if metric == "cosine":
         x[rng.uniform(size=n) < 0.3] *= -(2.0**-20)
         x[(x == 0).all(axis=1)] = 1.0
@@ -56,11 +61,11 @@ def make_rows(metric, n, d, rng):
 
 
 @st.composite
-def metric_cases(draw, most=60):
+def metric_cases(draw, most=60, metrics=ENGINE):
     """Draw a metric, rows, and an eps that equals some distances, or is one unit in the
     last place away.
     """
-    metric, p = draw(st.sampled_from(ENGINE))
+    metric, p = draw(st.sampled_from(metrics))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     x = make_rows(metric, draw(st.integers(0, most)), draw(st.integers(1, 12)), rng)
     eps = draw(st.sampled_from([0.0, 0.5, 1e4]))

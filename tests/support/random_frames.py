@@ -139,6 +139,8 @@ def coordinates(draw: Draw, metric: str, rows: int, dims: int) -> np.ndarray:
         )
         return x + (rng.normal(0, 1e-4, x.shape) if step < 1 else 0.0)
     x = make_points(draw.one("kind", KINDS), rows, dims, rng)
+    if metric == "braycurtis":
+        return np.abs(x)
     return x + 0.125 * (x == 0).all(1, keepdims=True) if metric == "cosine" else x
 
 

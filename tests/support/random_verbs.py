@@ -224,7 +224,7 @@ class Verbs:
     def engine(self) -> dict[str, Any]:
         """Draw a method that serves the metric and the columns."""
         dims = (3 if self.metric == "haversine" else len(self.on)) + ("by" in self.how)
-        dims += len(self.conditions.within)
+        dims += len(self.conditions.within) + (self.metric == "braycurtis")
         names = ["auto", "tiles", "grid", "nested_loop", "zorder", "kmeans"] + [
             "sweep"
         ] * (dims <= 4)

@@ -44,21 +44,20 @@ def columns_of_index(layout: GatedLayout, dims: int) -> tuple[int, int]:
     """Return how many columns of points with `dims` columns are in the index, and how
     many of these are coordinates of the metric.
     """
-    indexed = dims - layout.gates.words - 2 * len(layout.box)
+    indexed = dims - layout.gates.words - 2 * layout.compared.numbers
     return indexed, indexed - len(layout.gates.within)
 
 
 def measured_points(
     x: np.ndarray, values: np.ndarray, layout: GatedLayout, measured: int
 ) -> np.ndarray:
-    """Return the columns that the metric compares, if some are periodic.
+    """Return the columns that the metric compares, if their numbers decide.
 
     `x`: the points of an index. `values`: of gates, then of the columns of the metric.
-    In the index, a periodic column is a circle, with two coordinates.
     """
-    circles = len(layout.box) + sum(map(bool, layout.box))
     numbers = values[:, len(layout.gates.rules) :].view(np.float64)
-    return np.concatenate([numbers, x[: len(values), circles:measured]], axis=1)
+    others = x[: len(values), layout.compared.coordinates : measured]
+    return np.concatenate([numbers, others], axis=1)
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class GatedMethod:
 
     Layouts are of the class `GatedLayout`. An index is one of the method, with two more
     entries. "values" (n, gates), int64, has the values of gates. "measured" is the number
-    of columns that the metric compares. With a box, "numbers" has these columns.
+    of columns that the metric compares. If their numbers decide, "numbers" has them.
     """
 
     method: CpuMethod
@@ -84,7 +83,7 @@ class GatedMethod:
         places = index["order"][: len(x)]
         values = values_of(x[:, indexed:])[places]
         index |= {"values": values, "measured": measured}
-        if layout.box:
+        if layout.compared.numbers:
             y = self.method.points(index)
             index["numbers"] = measured_points(y, values, layout, measured)
         return index
@@ -121,8 +120,10 @@ class GatedMethod:
         orient_by_position: bool,
     ) -> tuple[int, int]:
         rules, norm = rules_of(layout.gates), kind_of(layout.norm)
+        numbers, _, lengths, formula = layout.compared
         box = np.zeros(self.points(q).shape[1])
-        box[: len(layout.box)] = layout.box
+        box[: len(lengths)] = lengths
+        terms = kernels.Terms(formula, numbers, box)
         one, other = (
             kernels.Values(
                 self.points(side), side["values"], side["values"].view(np.float64)
@@ -133,7 +134,7 @@ class GatedMethod:
         def decide(left: np.ndarray, right: np.ndarray) -> Decided:
             near, totals = np.empty(len(left), np.int32), np.empty(len(left))
             found = kernels.decide(
-                one, other, rules, box, layout.limit, norm, left, right, near, totals
+                one, other, rules, terms, layout.limit, norm, left, right, near, totals
             )
             return near[:found], totals[:found]
 

@@ -6,7 +6,7 @@ import pytest
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.gated import GatedLayout, GatedSearch
 from dask_simjoin.metrics import gates
-from dask_simjoin.metrics.gates import NUMBERS, UNLIKE, Gate, Gates
+from dask_simjoin.metrics.gates import NUMBERS, UNLIKE, Compared, Gate, Gates
 from dask_simjoin.planning.sample import moments
 from tests.support.oracle import squared_distances
 
@@ -26,7 +26,8 @@ def layout_of(every, method):
     m = moments(np.ascontiguousarray(every[:, :3]))
     threshold = gates.widened(2, LIMIT, NEAR.widths, NEAR.words)
     sides = m.lower, m.upper, m.mean, m.variance
-    return GatedLayout(JOINER.layout(method, *sides, threshold), NEAR, LIMIT)
+    inner = JOINER.layout(method, *sides, threshold)
+    return GatedLayout(inner, NEAR, LIMIT, Compared())
 
 
 def allowed(one, other):

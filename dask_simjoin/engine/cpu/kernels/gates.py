@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-from dask_simjoin.engine.cpu.kernels.jit import inline_source, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source, kernel
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
+from dask_simjoin.metrics.formulas import (
+    BRAY_CURTIS,
+    CANBERRA,
+    DIFFERENCES,
+    HAMMING,
+)
 from dask_simjoin.metrics.gates import NUMBERS, TIMES, UNLIKE
 from dask_simjoin.metrics.norms import Array
 
@@ -30,6 +37,16 @@ class Values(NamedTuple):
     numbers: Array
 
 
+class Terms(NamedTuple):
+    """How the coordinates of two rows make a total: see `Compared`. `box` (d,): length
+    of each column if it is periodic, else 0.
+    """
+
+    formula: int
+    numbers: int
+    box: Array
+
+
 @inline_source
 def _allows(rules: Rules, g: int, q: Values, i: int, d: Values, j: int) -> bool:
     kind = rules.kind[g]
@@ -47,12 +64,37 @@ def _allows(rules: Rules, g: int, q: Values, i: int, d: Values, j: int) -> bool:
     return abs(y - x) <= rules.high_number[g] * max(abs(x), abs(y))
 
 
+@device_function
+def _total(q: Values, i: int, d: Values, j: int, terms: Terms) -> float:
+    """Return the total of two rows by a formula; infinity if they are of different
+    groups.
+    """
+    for k in range(terms.numbers, q.y.shape[1]):
+        if q.y[i, k] != d.y[j, k]:
+            return math.inf
+    total, whole = 0.0, 0.0
+    for k in range(terms.numbers):
+        a, b = q.y[i, k], d.y[j, k]
+        if terms.formula == HAMMING:
+            total += a != b
+        elif terms.formula == CANBERRA:
+            size = abs(a) + abs(b)
+            total += abs(a - b) / size if size > 0.0 else 0.0
+        else:
+            total += abs(a - b)
+            whole += a + b
+    if terms.formula == CANBERRA:
+        return total
+    whole = whole if terms.formula == BRAY_CURTIS else float(terms.numbers)
+    return total / whole if whole > 0.0 else 0.0
+
+
 @kernel
 def decide(
     q: Values,
     d: Values,
     rules: Rules,
-    box: Array,
+    terms: Terms,
     threshold: float,
     norm: Kind,
     q_places: Array,
@@ -62,10 +104,8 @@ def decide(
 ) -> int:
     """Decide candidates. Write the indexes of those that are pairs to `near`, and their
     totals to `totals`. Return the number of pairs.
-
-    `box` (d,): length of each column if it is periodic, else 0.
     """
-    dims, gates, found = q.y.shape[1], rules.kind.size, 0
+    dims, gates, box, found = q.y.shape[1], rules.kind.size, terms.box, 0
     for n in range(q_places.size):
         i, j = q_places[n], d_places[n]
         allowed, g = True, 0
@@ -75,11 +115,14 @@ def decide(
         if not allowed:
             continue
         total = 0.0
-        for k in range(dims):
-            t = q.y[i, k] - d.y[j, k]
-            if box[k] > 0.0:
-                t = min(abs(t), box[k] - abs(t))
-            total = add_term(total, t, norm)
+        if terms.formula != DIFFERENCES:
+            total = _total(q, i, d, j, terms)
+        else:
+            for k in range(dims):
+                t = q.y[i, k] - d.y[j, k]
+                if box[k] > 0.0:
+                    t = min(abs(t), box[k] - abs(t))
+                total = add_term(total, t, norm)
         if total <= threshold:
             near[found], totals[found] = n, total
             found += 1
