@@ -705,7 +705,7 @@ class Periodic(_Extended):
             if not length:
                 found.append(x[:, k : k + 1])
                 continue
-            turn = xp.stack([none, x[:, k] * (360.0 / length)], axis=1)
+            turn = xp.stack([none, x[:, k] / length * 360.0], axis=1)
             circle = unit_vectors(turn, xp)[:, :2] * (length / math.tau)
             found.append(circle)
         numbers = len(self.box)
@@ -721,7 +721,8 @@ class Periodic(_Extended):
         away += sum(self.box) * 2.0**-40
         with np.errstate(over="ignore"):
             widest = float(power(np.float64(away), self.norm)) * WIDER + LEAST
-        return self.inner.widened(max(threshold, widest))
+        candidates = self.inner.widened(max(threshold, widest))
+        return widened(self.norm, candidates, (), 2 * len(self.box))
 
 
 class ByFormula(_Extended):

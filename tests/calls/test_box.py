@@ -102,6 +102,21 @@ def test_two_tables_by_other_metrics(metric):
     assert (pairs["distance"] == total[pairs["left"], pairs["right"]]).all()
 
 
+@pytest.mark.parametrize("length", [5e-320, 1e-308, 1e-200, 1.7e308])
+def test_boxes_of_any_size(length):
+    frame = points(40, (length,))
+    total = totals_in_box(frame.to_numpy(), frame.to_numpy(), (length,), 1)
+    how = {"on": "x", "metric": "manhattan", "box": length}
+    eps = total[total > 0].min()
+    near = total <= eps
+    pairs = frame.simjoin.self_join(eps, **how)
+    assert as_set(pairs) == pairs_of(np.triu(near, 1))
+    # chunks of one row, whose bounds are points in all coordinates
+    one, other = np.argwhere(near & (total > 0))[0].tolist()
+    pairs = frame[one : one + 1].simjoin.join(frame[other : other + 1], eps, **how)
+    assert as_set(pairs) == {(one, other)}
+
+
 def test_groups_tolerances_and_other_things():
     box = (1.0, 2.0)
     frame = points(100, box, 3).assign(
@@ -120,7 +135,7 @@ def test_groups_tolerances_and_other_things():
 @given(
     a=st.floats(0, 1),
     b=st.floats(0, 1),
-    length=st.sampled_from([1.0, 1e-3, 7e8]),
+    length=st.sampled_from([1.0, 1e-3, 7e8, 1e-200, 1e-308]),
     kind=st.sampled_from([Euclidean(), Manhattan(), Minkowski(3)]),
 )
 def test_pairs_are_candidates_on_the_circle(a, b, length, kind):
