@@ -24,6 +24,7 @@ from dask_simjoin.graph.source import FrozenSource, freeze
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.outputs import PAIRS, OutputSpec, nearest_output
 from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
+from dask_simjoin.request.columns import free_name
 from dask_simjoin.request.requests import INNER, KEEPS, LEFT
 from dask_simjoin.request.spec import bare, swapped
 from dask_simjoin.tasks.counts import Number, pairs_by_eps
@@ -87,8 +88,10 @@ class LazyJoins:
         labels = other._meta.index[:0]
         none = frames_for(other._meta).series(np.zeros(0, np.int64), labels, None)
         counting = type(self)(self.frames[::-1], swapped(bare(self.spec)))
-        how = counting.matches(none), self.spec, example
-        return other.map_partitions(
+        name = free_name("matches", [other._meta])
+        counted = other.assign(**{name: counting.matches(none)})
+        how = name, self.spec, example
+        return counted.map_partitions(
             right_rows_alone, *how, meta=example, clear_divisions=True
         )
 

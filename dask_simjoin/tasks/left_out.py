@@ -108,12 +108,12 @@ def left_out_rows(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Chu
     return rows_of(some, spec)
 
 
-def right_rows_alone(
-    frame: Frame, matches: Series, spec: RowSpec, like: Frame
-) -> Frame:
-    """Make rows of the result for the rows of the right table without a match."""
+def right_rows_alone(frame: Frame, name: str, spec: RowSpec, like: Frame) -> Frame:
+    """Make rows of the result for the rows of the right table without a match. `name`:
+    the column with their numbers of matches.
+    """
     # Dask may describe big-endian columns as native ones
-    rows = native(frame[spec.right.columns])[values_of(matches) == 0]
+    rows = native(frame[spec.right.columns])[values_of(frame[name]) == 0]
     return unmatched(rows_of(rows, spec.right), 0, spec, like, "right")
 
 

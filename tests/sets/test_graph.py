@@ -287,3 +287,15 @@ def test_what_only_the_data_tell_is_refused():
     with pytest.raises(DuplicateIdError, match="are not unique"):
         parted(again, 3).simjoin.set_self_join("sets", 0.5).compute()
     assert parted(again, 3).simjoin.count_set_pairs("sets", 0.5).compute() > 0
+
+
+def test_outer_joins_of_files_keep_their_partitions(tmp_path):
+    frame = pd.DataFrame({"x": 0.0, "key": range(9), "text": list("abcdefghi")})
+    for n in range(3):
+        frame[3 * n : 3 * n + 3].to_parquet(tmp_path / f"{n}.parquet", index=False)
+    lazy = dd.read_parquet(tmp_path)
+    how = {"id": "key", "tokenizer": "words", "how": "outer"}
+    found = lazy.simjoin.set_join(lazy[lazy["key"] < 5], "text", 0.5, **how)
+    assert len(found) == len(found.persist()) == 9
+    found = lazy.simjoin.set_join(lazy, "text", 0.5, **how)
+    assert len(found) == len(found.persist()) == 9
