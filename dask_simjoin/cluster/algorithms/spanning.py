@@ -45,9 +45,11 @@ from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Found, Part, Progress, SearchLayout
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array, Frame, Index
+from dask_simjoin.sizes import PARTS_PER_THREAD
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.nearest import (
+    MIN_SEARCHED,
     State,
     part_of_places,
     rows_of_numbers,
@@ -83,7 +85,7 @@ def neighbors_needed(min_samples: int) -> int:
 
 
 def _core_distances(
-    chunk: Chunk, totals: Array, near: Array, min_samples: int, rows: int
+    totals: Array, near: Array, min_samples: int, rows: int
 ) -> CoreDistances:
     """Make `CoreDistances` from the nearest rows: `totals` and `near` (n, k) are their
     distances and places. `rows`: number of rows of all chunks.
@@ -141,7 +143,7 @@ def core_distances_of_state(
     if "rows" not in state:  # the state of a part has sorted its rows by place already
         order = chunk["order"][: len(place)]
         totals, near = totals[order], near[order]
-    return _core_distances(chunk, totals, near, min_samples, rows)
+    return _core_distances(totals, near, min_samples, rows)
 
 
 def join_core_distances(*parts: CoreDistances) -> CoreDistances:
@@ -184,6 +186,8 @@ def search_core_distances(
     if on_host:
         others = max(0, min(min_samples, rows) - 1)
         result = _on_host(last - first, number, others, padded)
+        each = -(-(last - first) // (threads * PARTS_PER_THREAD))
+        step = min(step, max(MIN_SEARCHED, _padded(each)))
         keep = host_kernels("boruvka").keep_nearest
     used: list[tuple[Array, Array]] = []
 
@@ -206,7 +210,7 @@ def search_core_distances(
             used.append(arrays)
             return
         near = looked_up(place, names[:, : _number_stored(number)])
-        distances = _core_distances(chunk, totals, near, min_samples, rows)
+        distances = _core_distances(totals, near, min_samples, rows)
         _keep(result, distances, start - first, last - first, padded)
 
     calls = [functools.partial(search, at) for at in range(first, last, step)]
@@ -266,7 +270,7 @@ def _keep_some() -> None:
     totals, names = searcher_of_library("cudf").fresh(TILE, MIN_STORED + 1)
     place = inverse_of(module_of(totals).arange(TILE, dtype=np.int32))
     near = looked_up(place, names[:, : _number_stored(MIN_STORED + 1)])
-    distances = _core_distances(cast(Chunk, {}), totals, near, MIN_STORED + 1, TILE)
+    distances = _core_distances(totals, near, MIN_STORED + 1, TILE)
     _keep({}, distances, 0, TILE + 1, padded=True)
 
 
