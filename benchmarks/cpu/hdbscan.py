@@ -3,9 +3,8 @@ hdbscan and fast_hdbscan, and scikit-learn.
 
 Points are blobs of different scales with noise, of 2, 8 and 32 dimensions.  Every run
 has a process of its own, and tools take turns.  The package hdbscan must compute the
-exact tree, as the others do; fast_hdbscan in float32.  The spanning tree alone is
-compared with the package quitefastmst, which gives no labels.  Peaks of memory are net:
-less the peak of a process that imports, compiles and draws points, but clusters
+exact tree, as the others do; fast_hdbscan in float32.  Peaks of memory are
+net: less the peak of a process that imports, compiles and draws points, but clusters
 nothing.  Labels of peers depend on the order of rows where edges tie.  So differences
 from our labels are reported with a peer's differences from itself in another order of
 rows.  A run that exceeds the patience is reported as such.
@@ -28,7 +27,6 @@ from benchmarks.cpu.hdbscan_worker import (
     MIN_CLUSTER_SIZE,
     MIN_SAMPLES,
     TOOLS,
-    TREES,
     cluster_apart,
     clustering,
     points,
@@ -68,7 +66,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dims", type=int, nargs="+", default=list(FASTER))
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=installed(TOOLS))
-    parser.add_argument("--trees", nargs="*", choices=TREES, default=installed(TREES))
     parser.add_argument(
         "--repeat", type=int, default=3, help="runs of tools that are quick (3)"
     )
@@ -86,10 +83,9 @@ def measure(
     differ.
     """
     found: dict[str, Any] = {"rows": rows, "dims": dims}
-    tools = [*options.tools, *options.trees]
-    runs: dict[str, list[dict[str, Any]]] = {tool: [] for tool in tools}
+    runs: dict[str, list[dict[str, Any]]] = {tool: [] for tool in options.tools}
     for k in range(options.repeat):
-        for tool in tools:
+        for tool in options.tools:
             told = runs[tool]
             if told and ("failed" in told[0] or told[0]["cpu_seconds"] > ONCE):
                 continue
@@ -122,14 +118,6 @@ def measure(
             peer["rows_differ"] = apart(
                 *(np.load(folder / f"{one}.npy") for one in ("ours", tool))
             )
-    for tool in options.trees[1:]:
-        if all("failed" not in found[one] for one in (options.trees[0], tool)):
-            weights, theirs = (
-                np.load(folder / f"{one}.npy") for one in (options.trees[0], tool)
-            )
-            found[tool]["largest_relative_difference"] = float(
-                np.max(np.abs(weights - theirs) / np.maximum(weights, 1e-300))
-            )
     return found
 
 
@@ -155,10 +143,7 @@ def main() -> int:
     where = known()
     where["versions"] |= {
         name: importlib.metadata.version(name)
-        for name in (
-            DISTRIBUTIONS.get(tool, tool)
-            for tool in (*options.tools[1:], *options.trees[1:])
-        )
+        for name in (DISTRIBUTIONS.get(tool, tool) for tool in options.tools[1:])
     }
     before = [round(load, 2) for load in os.getloadavg()]
     results = []

@@ -19,9 +19,6 @@ from benchmarks.harness.worker import pin, run_apart
 
 TOOLS = ("ours", "hdbscan", "fast_hdbscan", "sklearn")
 
-TREES = ("tree", "quitefastmst")
-"""Ours and a peer's: the spanning tree alone; results are its weights in their order."""
-
 SMALL = 3000
 """Rows of the first clustering, which compiles and loads all that the measured one
 needs.
@@ -81,13 +78,11 @@ def points(rows: int, dims: int, random: Any = None) -> Any:
 
 
 def clustering(tool: str) -> Any:
-    """Return a function from points to labels, and to the sum of the tree's weights if
-    the tool has it.
-    """
+    """Return a function from points to labels."""
     if tool == "ours":
         import pandas as pd
 
-        import dask_simjoin  # gives DataFrames the accessor
+        import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 
         def ours(x: Any) -> Any:
             frame = pd.DataFrame(x, copy=False)
@@ -121,27 +116,6 @@ def clustering(tool: str) -> Any:
             return model.fit(x).labels_
 
         return fast
-    if tool == "tree":
-        import numpy as np
-        import pandas as pd
-
-        import dask_simjoin  # noqa: F401
-
-        def tree(x: Any) -> Any:
-            frame = pd.DataFrame(x, copy=False)
-            found = frame.simjoin.spanning_tree(min_samples=MIN_SAMPLES)
-            return np.sort(found["distance"].to_numpy())
-
-        return tree
-    if tool == "quitefastmst":
-        import numpy as np
-        import quitefastmst
-
-        def quite(x: Any) -> Any:
-            # its M counts other rows only
-            return np.sort(quitefastmst.mst_euclid(x, MIN_SAMPLES - 1)[0])
-
-        return quite
     from sklearn.cluster import HDBSCAN
 
     def sklearn(x: Any) -> Any:
@@ -177,11 +151,8 @@ def main() -> None:
         )
         found |= resident()
         np.save(labels[0], result)
-        if tool in TREES:
-            found["weight"] = float(result.sum())
-        else:
-            found["clusters"] = int(result.max(initial=-1)) + 1
-            found["noise"] = int((result < 0).sum())
+        found["clusters"] = int(result.max(initial=-1)) + 1
+        found["noise"] = int((result < 0).sum())
     else:
         found |= resident()
     print(json.dumps(found))

@@ -29,7 +29,7 @@ from dask.order import order
 from dask.utils import key_split
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
-from benchmarks.dask.simulate import GIB, Job, tables
+from benchmarks.dask.simulate import GIB, JOBS, PARTITIONS, tables
 from benchmarks.harness.lazy import known, save
 from dask_simjoin.graph import chunks, lazy_join, shuffle
 from dask_simjoin.planning.entity_chunks import BY_WORKER
@@ -37,13 +37,9 @@ from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.plan import Plan, make_plan
 from dask_simjoin.planning.resources import MAX_MOVES, shuffle_method
 
-JOB = Job("uniform 2-D", 8_000_000, 2, 0.00036)
-
-ROWS = 8_000_000
+JOB = JOBS["uniform 2-D"]
+ROWS = JOB.rows
 """Rows of each worker."""
-
-PARTITIONS = 8
-"""Partitions that each worker holds."""
 
 VERBS: dict[str, Callable[[dd.DataFrame, float], Any]] = {
     "count_pairs": lambda ddf, eps: ddf.simjoin.count_pairs(eps),

@@ -7,9 +7,7 @@ at least twice as large as both workers' memory limits together, unless --rows s
 otherwise.  Afterwards SciPy joins independently, strip by strip, and number and
 checksum of the pairs are compared.
 
-Other verbs than ``self_join``: ``count_pairs`` is compared with the sum of counts of
-strips, each of which is a plain frame.  ``dbscan`` writes labels, and their numbers of
-clusters and noise are compared with those of a plain frame, if --plain-rows allow it.
+``--verb count_pairs`` only counts the pairs.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import psutil
 from dask.utils import format_bytes, parse_bytes
 from distributed import default_client
@@ -43,7 +40,6 @@ from benchmarks.harness.lazy import (
 )
 from benchmarks.harness.watch import KINDS, watched
 from benchmarks.oracles.strips import (
-    count_by_strips,
     digest_of_files,
     independent_digest,
 )
@@ -52,7 +48,6 @@ ROW_BYTES, PAIR_BYTES = 24, 16
 """Bytes of a row (an id and two coordinates) and of a pair (two ids)."""
 
 WORKERS = 2
-MIN_SAMPLES = 4
 TIMES = 2
 """Data and result are each this many times as large as the workers' memory."""
 
@@ -92,16 +87,10 @@ def arguments() -> argparse.Namespace:
         "--partitioning", default="auto", choices=("auto", "entity", "spatial")
     )
     parser.add_argument(
-        "--verb", default="self_join", choices=("self_join", "count_pairs", "dbscan")
+        "--verb", default="self_join", choices=("self_join", "count_pairs")
     )
     parser.add_argument("--dtype", default="float64", choices=("float64", "float32"))
     parser.add_argument("--workers", type=int, default=WORKERS)
-    parser.add_argument(
-        "--plain-rows",
-        type=int,
-        default=20_000_000,
-        help="most rows whose labels are compared with those of a plain frame",
-    )
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument(
         "--patience", type=float, default=3600, help="seconds until a run is given up"
@@ -135,18 +124,14 @@ def join_once(
         if options.verb == "self_join":
             result = frame.simjoin.self_join(eps, id="id", **how)
             found["outputs"] = result.npartitions
-        elif options.verb == "count_pairs":
-            result = frame.simjoin.count_pairs(eps, **how)
         else:
-            result = frame.simjoin.dbscan(eps, MIN_SAMPLES, **how)
+            result = frame.simjoin.count_pairs(eps, **how)
         found.update(describe(result.expr.plan))
         found["planning"] = time.perf_counter() - began
         progress(f"planned in {found['planning']:.1f} s: {found['plan']}")
         began = time.perf_counter()
         if options.verb == "count_pairs":
             found["pairs"] = int(result.compute())
-        elif options.verb == "dbscan":
-            result.to_frame("label").to_parquet(out)
         else:
             result.to_parquet(out)
         found["joining"] = time.perf_counter() - began
@@ -169,41 +154,21 @@ def _traffic() -> tuple[int, int]:
     return sum(read for read, _ in each), sum(written for _, written in each)
 
 
-def summary_of_labels(labels: pd.Series) -> dict[str, int]:
-    """Return the number of clusters, of noise rows, and of rows in the largest cluster."""
-    sizes = labels[labels >= 0].value_counts()
-    return {
-        "clusters": len(sizes),
-        "noise": int((labels < 0).sum()),
-        "largest": int(sizes.max()) if len(sizes) else 0,
-    }
-
-
-def result_of(
-    run: dict[str, Any], verb: str, files: list[Path]
-) -> dict[str, Any] | None:
+def result_of(run: dict[str, Any], verb: str, files: list[Path]) -> dict[str, Any]:
     """Return what is compared with an independent result."""
     if verb == "count_pairs":
         return {"pairs": run["pairs"]}
-    if verb == "self_join":
-        return dataclasses.asdict(digest_of_files(files))
-    return summary_of_labels(pd.concat([pd.read_parquet(f)["label"] for f in files]))
+    return dataclasses.asdict(digest_of_files(files))
 
 
 def independent(
     data: list[Path], eps: float, rows: int, folder: Path, options: argparse.Namespace
-) -> dict[str, Any] | None:
-    """Return the expected result; None: there are too many rows."""
+) -> dict[str, Any]:
+    """Return the expected result."""
+    found = independent_digest(data, eps, rows, folder, _narrow(options))
     if options.verb == "count_pairs":
-        return {"pairs": count_by_strips(data, eps, rows, folder)}
-    if options.verb == "self_join":
-        found = independent_digest(data, eps, rows, folder, _narrow(options))
-        return dataclasses.asdict(found)
-    if rows > options.plain_rows:
-        return None
-    frame = pd.concat([pd.read_parquet(file, columns=["x", "y"]) for file in data])
-    labels = frame.reset_index(drop=True).simjoin.dbscan(eps, MIN_SAMPLES)
-    return summary_of_labels(labels)
+        return {"pairs": found.pairs}
+    return dataclasses.asdict(found)
 
 
 def _narrow(options: argparse.Namespace) -> list[str]:

@@ -98,14 +98,14 @@ def run_once(
     """Count the pairs on fresh workers; `fit`: number of chunks that fit in the memory
     of a worker.
     """
-    limit, real = parse_bytes(options.limit), lazy_join.order_visits
+    limit, real = parse_bytes(options.limit), lazy_join.send_placement
     config = {
         f"distributed.worker.memory.{name}": False
         for name in ("spill", "pause", "terminate")
     }
     target = fit * CHUNK_BYTES * options.rows / limit
     if way == "before":
-        lazy_join.order_visits = lambda order: None
+        lazy_join.send_placement = lambda order: None
     try:
         with (
             dask.config.set(config | {"distributed.worker.memory.target": target}),
@@ -132,7 +132,7 @@ def run_once(
                 name: value - before[name] for name, value in read_by(client).items()
             }
     finally:
-        lazy_join.order_visits = real
+        lazy_join.send_placement = real
     least = min_reads(plan.work.blocks, max(int(fit), 2)) / len(plan.chunks) - 1
     return {
         "way": way,

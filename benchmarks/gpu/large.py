@@ -92,12 +92,12 @@ def clusters(rows: int, repeat: int) -> dict[str, Any]:
                 client.run(begin)
                 began = time.perf_counter()
                 number = run(eps * (1 + 1e-9 * n))
-                found[f"{name} {n}"] = {
+                found[name + " again" * n] = {
                     "seconds": time.perf_counter() - began,
                     "found": number,
                     "peak": client.run(end),
                 }
-                print(name, found[f"{name} {n}"], flush=True)
+                print(name, found[name + " again" * n], flush=True)
     return found
 
 

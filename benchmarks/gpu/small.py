@@ -12,12 +12,11 @@ from __future__ import annotations
 import argparse
 import cProfile
 import io
+import itertools
 import json
 import pstats
-import statistics
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from rmm.allocators.cupy import rmm_cupy_allocator
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.harness.gpu_report import environment
+from benchmarks.harness.gpu_timing import timed
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.planning.sample import moments
@@ -71,22 +71,6 @@ def frame_of(x: Any) -> Any:
     return cudf.DataFrame({f"x{k}": x[:, k].copy() for k in range(x.shape[1])})
 
 
-def timed(run: Callable[[int], Any], repeat: int) -> dict[str, Any]:
-    """Return the seconds of the first run, of the others, and their median."""
-    seconds = []
-    for n in range(repeat + 1):
-        cupy.cuda.Device().synchronize()
-        began = time.perf_counter()
-        run(n)
-        cupy.cuda.Device().synchronize()
-        seconds.append(round(time.perf_counter() - began, 5))
-    return {
-        "median": statistics.median(seconds[1:]),
-        "first": seconds[0],
-        "seconds": seconds[1:],
-    }
-
-
 def kernels(x: Any, eps: float, repeat: int) -> dict[str, Any]:
     """Return the seconds to index the points and to write all pairs."""
     x = x.astype(cupy.float64, order="F")
@@ -95,16 +79,19 @@ def kernels(x: Any, eps: float, repeat: int) -> dict[str, Any]:
         "auto", found.lower, found.upper, found.mean, found.variance, eps * eps
     )
 
-    def run(n: int) -> None:
+    def run() -> int:
         index = JOINER.build(x, layout)
-        JOINER.pairs(index, index, layout, is_self_join=True)
+        return len(JOINER.pairs(index, index, layout, is_self_join=True).left)
 
-    return timed(run, repeat)
+    return timed(run, repeat, int)
 
 
-def called(verb: str, frame: Any, eps: float, n: int) -> Any:
-    """Call a verb with a slightly different distance, so that nothing is reused."""
-    return VERBS[verb](frame, eps * (1 + 1e-9 * n))
+def called(verb: str, frame: Any, eps: float, numbers: Iterator[int]) -> int:
+    """Call a verb with a slightly different distance each time, so that nothing is
+    reused. Return the number of results.
+    """
+    found = VERBS[verb](frame, eps * (1 + 1e-9 * next(numbers)))
+    return int(found) if verb == "count_pairs" else len(found)
 
 
 def profiled(run: Callable[[], Any]) -> str:
@@ -132,10 +119,10 @@ def calls(options: argparse.Namespace) -> dict[str, Any]:
         told: dict[str, Any] = {"kernels": kernels(x, eps, options.repeat)}
         told["expected"] = frame.simjoin.plan(eps).seconds
         for verb in options.verbs:
-            run = partial(called, verb, frame, eps)
-            told[verb] = timed(run, options.repeat)
+            run = partial(called, verb, frame, eps, itertools.count())
+            told[verb] = timed(run, options.repeat, int)
             if options.profile:
-                text = profiled(partial(run, 99))
+                text = profiled(run)
                 file = f"{name}-{verb}.txt".replace(" ", "")
                 (options.profile / file).write_text(text)
         results[name] = told
@@ -156,7 +143,7 @@ def reading(repeat: int) -> dict[str, Any]:
     results = {}
     for name, frame in {"float32": plain, "nulls": missing, "mixed": mixed}.items():
         columns = tuple(frame.columns)
-        found = timed(lambda n, f=frame, c=columns: frames.coordinates(f, c), repeat)
+        found = timed(lambda f=frame, c=columns: frames.coordinates(f, c), repeat)
         results[name] = found
         print("read", name, json.dumps(found), flush=True)
     return results

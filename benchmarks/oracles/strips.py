@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow.parquet as pq
 from scipy.spatial import cKDTree
 
@@ -169,36 +168,3 @@ def _joined(own: np.ndarray, after: np.ndarray, eps: float) -> Joined:
         total += t * t
     kept = total <= eps * eps
     return points, i[kept], j[kept]
-
-
-def count_by_strips(
-    files: Sequence[Path], eps: float, rows: int, folder: Path, each: int = 4 * ROWS
-) -> int:
-    """Count pairs of points in the unit square with plain frames of one strip of x each.
-
-    A strip is counted with the later points within `eps` of its end, without the pairs
-    among these. `each`: target number of points of a strip.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    number = max(1, min(rows // each, int(1 / (2 * eps))))
-    edges = np.arange(1, number) / number
-    paths = [folder / f"{strip:05}" for strip in range(number)]
-    for file in files:
-        table = pq.read_table(file, columns=["x", "y"]).to_pandas().to_numpy()
-        strip = np.searchsorted(edges, table[:, 0].astype(np.float64), side="right")
-        order = np.argsort(strip, kind="stable")
-        ends = np.searchsorted(strip[order], np.arange(number + 1))
-        for path, first, last in zip(paths, ends[:-1], ends[1:], strict=True):
-            with path.open("ab") as out:
-                table[order[first:last]].tofile(out)
-    total, own = 0, np.fromfile(paths[0], table.dtype).reshape(-1, 2)
-    for strip, edge in enumerate([*edges.tolist(), None]):
-        if edge is None:
-            return total + int(pd.DataFrame(own).simjoin.count_pairs(eps))
-        later = np.fromfile(paths[strip + 1], table.dtype).reshape(-1, 2)
-        near = later[later[:, 0] <= edge + WIDER * eps]
-        both = pd.DataFrame(np.concatenate([own, near]))
-        total += int(both.simjoin.count_pairs(eps))
-        total -= int(pd.DataFrame(near).simjoin.count_pairs(eps))
-        own = later
-    return total

@@ -147,8 +147,6 @@ def clusters(run: Found) -> list[Comparison]:
             if isinstance(one, dict) and "cpu_seconds" in one
         }
         own = {FRAME: took.pop("ours")}
-        for name in ("tree", "quitefastmst"):  # of the tree alone
-            took.pop(name, None)
         what = "DBSCAN" if "points" in found else "HDBSCAN"
         text = f"{texts[found.get('points', 'blobs')]} {found.get('dims', 2)}-D"
         data = f"{text}, {rows(found['rows'])} rows"

@@ -305,15 +305,13 @@ def dense_clusters(run: Found) -> Rows:
 
 
 def _peers(results: list[Found]) -> list[str]:
-    """Return the other tools of some clusterings, without those of the tree alone."""
+    """Return the other tools of some clusterings."""
     return list(
         dict.fromkeys(
             tool
             for found in results
             for tool, one in found.items()
-            if isinstance(one, dict)
-            and "cpu_seconds" in one
-            and tool not in ("ours", "tree", "quitefastmst")
+            if isinstance(one, dict) and "cpu_seconds" in one and tool != "ours"
         )
     )
 
