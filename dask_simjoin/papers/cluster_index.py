@@ -25,7 +25,7 @@ from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 from dask_simjoin.papers.lists import KMeans
-from dask_simjoin.sizes import IN_CACHE, MIN_PART
+from dask_simjoin.sizes import IN_CACHE
 
 TRIAL = 4096, 5
 """For "auto", each number of clusters is tried: maximum number of points, and number of
@@ -41,6 +41,9 @@ CENTER_COST = 8
 It is above 1, because vector instructions compare several rows at once, but only one
 center. The value was measured on one core of an EPYC with 8 columns.
 """
+
+MAX_SAMPLE = 1 << 14
+"""Maximum number of points that the centers are computed from."""
 
 PER_CLUSTER = 4
 """Minimum number of sample points per cluster for "auto"."""
@@ -144,7 +147,7 @@ def sample_of(sample: JoinSample | None, dims: int) -> np.ndarray:
         if is_self_join
         else np.concatenate([sample.queries, sample.points])
     )
-    return x[:: max(1, -(-len(x) // MIN_PART))]
+    return x[:: max(1, -(-len(x) // MAX_SAMPLE))]
 
 
 def squares(x: np.ndarray, centers: np.ndarray) -> np.ndarray:
