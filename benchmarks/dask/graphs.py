@@ -109,7 +109,6 @@ def pretended(limits: Limits, rows: int) -> Iterator[list[Plan]]:
             chunks, "held_by_workers", lambda source: source.inner.simplify()
         ),
         mock.patch.object(chunks, "limits_for", return_value=limits),
-        mock.patch.object(shuffle, "limits_for", return_value=limits),
     ):
         yield plans
 

@@ -8,6 +8,7 @@ differ get numbers, like groups in `dask_simjoin.calls.groups`, and two columns 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
@@ -20,9 +21,11 @@ from dask_simjoin.calls.groups import (
     NUMBERS,
     OBJECTS,
     check_names,
-    distinct,
+    distances_of,
+    framed,
     keys_of_sides,
     kind_of,
+    names_of,
     places_among,
 )
 from dask_simjoin.calls.tables import table_of
@@ -39,7 +42,6 @@ from dask_simjoin.request.columns import (
     as_names,
     example_of,
     free_name,
-    has_column,
     meta_of,
     own_radius,
 )
@@ -49,7 +51,7 @@ from dask_simjoin.request.tolerances import (
     rule_of_numbers,
     rule_of_times,
 )
-from dask_simjoin.request.units import check_distance, check_metric, several_of
+from dask_simjoin.request.units import check_metric
 
 DATES, SPANS = "dates", "time spans"
 CLOCKS = ("times without a time zone", "times with a time zone", DATES, SPANS)
@@ -60,6 +62,12 @@ ROUNDED = 1024
 up to this many units together.
 """
 
+
+WORDS = (" word 0", " word 1")
+"""Ends of the names of added columns with words."""
+
+UNLIKE_VALUES = functools.partial(framed, option="different")
+"""Return the distinct values of a column of `different`."""
 
 OPTIONS = ("within", "different", "box")
 """Options of joins whose candidates are decided by gates."""
@@ -116,17 +124,13 @@ def with_gates(
         largest = [table_of(radius).reduced(_largest, _largest)]
     rules: list[Gate] = []
     widths: list[float | None] = []
-    places: dict[str, Made] = {}  # coordinates of tolerances
-    words: dict[str, Made] = {}
+    made: list[Made] = []
+    labels: list[str] = []
 
-    def name_for(text: str) -> str:
-        return free_name(text, examples, [*places, *words])
-
-    def add_words(text: str, values: Made) -> None:
-        for half in range(2):
-            how = half, values.function, *values.args
-            label = name_for(f"{text} word {half}")
-            words[label] = Made(values.columns, word, how)
+    def labels_for(text: str, *ends: str) -> list[str]:
+        for end in ends:
+            labels.append(free_name(text + end, examples, labels))
+        return labels[-len(ends) :]
 
     names: tuple[Hashable, ...] = ()
     if within is not None:
@@ -140,35 +144,38 @@ def with_gates(
         factor = None if eps is None else scale.factor(eps)
         widths.append(None if factor is None else scale.tolerance * factor)
         how = rule.kind, unit, factor, scale, *largest
-        places[name_for(f"within={name}")] = Made([name], coordinate, how)
+        own = labels_for(f"within={name}", "", *WORDS)
+        made.append(Made(own, [name], columns_within, how))
         rules.append(rule)
-        add_words(f"within={name}", Made([name], values_of_column, (unit,)))
     unlike: tuple[Hashable, ...] = ()
     if different is not None:
-        unlike = _columns_of(different, examples)
+        unlike = names_of(different, examples)
         check_names(unlike, examples, "different")
         values = [
-            table_of(table[[name]]).reduced(_values, _values)
+            table_of(table[[name]]).reduced(UNLIKE_VALUES, UNLIKE_VALUES)
             for name in unlike
             for table in tables
         ]
         rules.append(Gate(UNLIKE))
-        made = Made(list(unlike), numbers_of, (len(tables), *values))
-        add_words(f"different={','.join(map(str, unlike))}", made)
-    every: dict[str, Made] = places | words
-    added = list(every)
+        own = labels_for(f"different={','.join(map(str, unlike))}", *WORDS)
+        made.append(Made(own, list(unlike), columns_unlike, (len(tables), *values)))
+    added = [
+        *(one.labels[0] for one in made if one.function is columns_within),
+        *(label for one in made for label in one.labels[-2:]),
+    ]
     given["within"] = Gates(
         names, unlike, tuple(rules), tuple(widths), scaled.dims, tuple(added)
     )
-    frame, *others = (_with_columns(table, every) for table in tables)
+    frame, *others = (_with_columns(table, made) for table in tables)
     if others:
         given["other"] = others[0]
     return frame, given, added
 
 
 class Made(NamedTuple):
-    """A column that a function makes from the rows of some columns."""
+    """Columns that a function makes from the rows of some columns."""
 
+    labels: list[str]
     columns: list[Hashable]
     function: Any
     args: tuple[Any, ...]
@@ -212,13 +219,6 @@ def _formula(given: Mapping[str, Any]) -> str | None:
     return f"metric={name!r}" if is_formula else None
 
 
-def _columns_of(names: Any, examples: list[Frame]) -> tuple[Hashable, ...]:
-    whole = isinstance(names, tuple) and all(
-        has_column(example.columns, names) for example in examples
-    )
-    return (names,) if whole else tuple(as_names(names))
-
-
 def _bound(
     example: Frame, given: Mapping[str, Any], radii: bool
 ) -> tuple[float | None, Scale]:
@@ -234,9 +234,7 @@ def _bound(
     scale = Scale(0.0, given.get("metric", "euclidean"), p, dims)
     if radii and own_radius(example, value) is not None:
         return None, scale
-    several = several_of(value, scale.metric, p) if bound == "eps" else None
-    each = several or (check_distance(value, metric, bound),)
-    return max(each), scale
+    return max(distances_of(given, bound)), scale
 
 
 def rule_of(name: Hashable, value: Any, columns: list[Series]) -> tuple[Gate, str]:
@@ -283,61 +281,62 @@ def _tolerance(rule: Gate) -> float:
     return most + ROUNDED if rule.kind == TIMES else most
 
 
-def _with_columns(table: Frame, every: Mapping[str, Made]) -> Frame:
+def _with_columns(table: Frame, made: list[Made]) -> Frame:
     """Add columns to a table, all at once: Dask optimizes nested assignments apart, and
     may then read other partitions for each.
     """
 
-    def made(columns: list[Hashable], function: Any, args: tuple[Any, ...]) -> Series:
-        source = table[columns]
+    def frame(one: Made) -> Frame:
+        source = table[one.columns]
 
-        def meta() -> Series:
-            rows = meta_of(source)
-            return frames_for(rows).series(np.empty(0), rows.index[:0], None)
+        def meta() -> Frame:
+            none = dict.fromkeys(one.labels, np.empty(0))
+            return pd.DataFrame(none, index=meta_of(source).index[:0])
 
-        return table_of(source).by_partition(function, *args, meta=meta)
+        return table_of(source).by_partition(
+            one.function, one.labels, *one.args, meta=meta
+        )
 
-    return table.assign(**{label: made(*how) for label, how in every.items()})
+    frames = [(one, frame(one)) for one in made]
+    return table.assign(
+        **{label: rows[label] for one, rows in frames for label in one.labels}
+    )
 
 
-def coordinate(
+def columns_within(
     rows: Frame,
+    labels: list[str],
     kind: int,
     unit: str,
     factor: float | None,
     scale: Scale,
     *largest: pd.DataFrame,
-) -> Series:
-    """Return the coordinate of a tolerance for rows with one column; NaN for a missing
-    value.
+) -> Frame:
+    """Return the coordinate of a tolerance, and the two words of the values, for rows
+    with one column. The coordinate is NaN for a missing value.
 
     `factor`: what values are multiplied by. None: it follows from `largest`, which has
     the largest distance.
     """
     if factor is None:
         factor = scale.factor(float(np.nanmax([0.0, *largest[0]["value"]])))
-    found, missing = _values_of(rows, unit)
-    if kind == RELATIVE:
-        found = definition.logarithms(found)
-    made = definition.coordinates(found, factor)
-    made[missing] = np.nan
-    return frames_for(rows).series(made, rows.index, None)
+    values, missing = _values_of(rows, unit)
+    found = definition.logarithms(values) if kind == RELATIVE else values
+    coordinate = definition.coordinates(found, factor)
+    coordinate[missing] = np.nan
+    return _framed_words(rows, labels, values, coordinate)
 
 
-def word(rows: Frame, half: int, function: Any, *args: Any) -> Series:
-    """Return one of the two words of the values that a function makes from rows."""
-    words = definition.words_of(function(rows, *args))[:, half]
-    return frames_for(rows).series(words, rows.index, None)
-
-
-def values_of_column(rows: Frame, unit: str) -> Array:
-    """Return the values of one column: int64 for times, float64 for numbers."""
-    return _values_of(rows, unit)[0]
+def _framed_words(
+    rows: Frame, labels: list[str], values: Array, *coordinates: Array
+) -> Frame:
+    columns = [*coordinates, *definition.words_of(values).T]
+    return pd.DataFrame(dict(zip(labels, columns, strict=True)), index=rows.index)
 
 
 def _values_of(rows: Frame, unit: str) -> tuple[Array, Array]:
-    """Return the values of one column as in `values_of_column`, and which of them are
-    missing.
+    """Return the values of one column, int64 for times and float64 for numbers, and
+    which of them are missing.
     """
     rows = native(rows)
     name, column = rows.columns[0], rows.iloc[:, 0]
@@ -387,17 +386,17 @@ def _times(column: Series, unit: str) -> tuple[np.ndarray, np.ndarray]:
     return index.as_unit(unit).asi8, np.asarray(index.isna())
 
 
-def numbers_of(rows: Frame, sides: int, *values: Frame) -> Array:
-    """Number the values of rows in all their columns together (n,), int64. A missing
-    value equals a missing value.
+def columns_unlike(rows: Frame, labels: list[str], sides: int, *values: Frame) -> Frame:
+    """Number the values of rows in all their columns together, and return the two words
+    of the numbers. A missing value equals a missing value.
 
     `values`: the distinct values of each column in each table.
     """
-    rows = native(rows)
-    code, groups = np.zeros(len(rows), np.int64), 1
-    for k, name in enumerate(rows.columns):
+    given = native(rows)
+    code, groups = np.zeros(len(given), np.int64), 1
+    for k, name in enumerate(given.columns):
         parts = keys_of_sides(values[k * sides : (k + 1) * sides])
-        place, number = places_among(rows[name], parts)
+        place, number = places_among(given[name], parts)
         groups *= number + 1
         if groups >= 2**63:
             raise ColumnError(
@@ -405,11 +404,7 @@ def numbers_of(rows: Frame, sides: int, *values: Frame) -> Array:
                 "too many to number; name fewer columns."
             )
         code = code * (number + 1) + np.asarray(place) + 1
-    return code
-
-
-def _values(rows: Frame) -> Frame:
-    return distinct(native(rows).iloc[:, 0], "different").to_frame("value")
+    return _framed_words(rows, labels, code)
 
 
 def _largest(rows: Frame) -> pd.DataFrame:

@@ -289,10 +289,7 @@ def with_groups(
     tables = [frame] if other is None else [frame, other]
     tables = [table_of(table).without_categorize() for table in tables]
     examples = [example_of(table) for table in tables]
-    whole = isinstance(by, tuple) and all(
-        has_column(example.columns, by) for example in examples
-    )
-    names = (by,) if whole else tuple(as_names(by))
+    names = names_of(by, examples)
     check_names(names, examples)
     keys = [table[list(names)] for table in tables]
     lazy = [key for key in keys if is_dask_collection(key)]
@@ -309,9 +306,7 @@ def with_groups(
     scale = _scale(examples[0], given, needs_bound)
     code = free_name(f"by={','.join(map(str, names))}", examples)
     values = [
-        table_of(key[[name]]).reduced(_framed, _framed)
-        for name in names
-        for key in keys
+        table_of(key[[name]]).reduced(framed, framed) for name in names for key in keys
     ]
     coded = [
         _with_codes(table, key, list(names), scale, values, code)
@@ -321,6 +316,16 @@ def with_groups(
     if other is not None:
         given["other"] = coded[1]
     return coded[0], given, [code]
+
+
+def names_of(given: Any, examples: list[Frame]) -> tuple[Hashable, ...]:
+    """Return the columns that an option names: one, or several in a list. The name of a
+    column may be a tuple.
+    """
+    whole = isinstance(given, tuple) and all(
+        has_column(example.columns, given) for example in examples
+    )
+    return (given,) if whole else tuple(as_names(given))
 
 
 def check_names(
@@ -471,11 +476,8 @@ def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float
             "distance for all rows, "
             "or join without by=, keep the columns with keep=, and filter the pairs."
         )
-    named = given.get("metric", "euclidean"), given.get("p", 2)
-    metric, _ = check_metric(*named)
-    several = several_of(value, *named) if bound == "eps" else None
-    each = several or (check_distance(value, metric, bound),)
-    scale = max(separation(metric, eps) for eps in each)
+    metric, _ = check_metric(given.get("metric", "euclidean"), given.get("p", 2))
+    scale = max(separation(metric, eps) for eps in distances_of(given, bound))
     if not math.isfinite(scale) or scale > MOST:
         raise OptionError(
             f"{bound}={shown(value)} is too large for by=. Groups are kept apart by a "
@@ -484,6 +486,13 @@ def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float
             f"smaller {bound}."
         )
     return scale
+
+
+def distances_of(given: Mapping[str, Any], bound: str) -> tuple[float, ...]:
+    """Return the distances that the option `bound` gives: one, or several for `eps`."""
+    named = given.get("metric", "euclidean"), given.get("p", 2)
+    several = several_of(given[bound], *named) if bound == "eps" else None
+    return several or (check_distance(given[bound], check_metric(*named)[0], bound),)
 
 
 def _with_codes(
@@ -498,8 +507,8 @@ def _with_codes(
 
     def meta() -> Any:
         none = key._meta.iloc[:0]
-        framed = [_framed(none[[name]]) for name in names for _ in range(sides)]
-        return group_codes(key._meta, names, scale, sides, *framed)
+        none_of_each = [framed(none[[name]]) for name in names for _ in range(sides)]
+        return group_codes(key._meta, names, scale, sides, *none_of_each)
 
     codes = table_of(key).by_partition(
         group_codes, names, scale, sides, *values, meta=meta
@@ -507,5 +516,6 @@ def _with_codes(
     return table.assign(**{code: codes})
 
 
-def _framed(column: Frame) -> Frame:
-    return distinct(native(column).iloc[:, 0]).to_frame("value")
+def framed(column: Frame, option: str = "by") -> Frame:
+    """Return the distinct values of a frame's only column as a frame: see `distinct`."""
+    return distinct(native(column).iloc[:, 0], option).to_frame("value")

@@ -34,18 +34,15 @@ from dask_simjoin.metrics.norms import Array, reach
 from dask_simjoin.planning.resources import READ_COPIES, limits_for
 from dask_simjoin.request.options import current_settings, on_cluster
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.sizes import MIN_PART, PAIRS_AT_ONCE
+from dask_simjoin.sizes import MIN_PART, PAIRS_AT_ONCE, PARTS_PER_THREAD
 
 OWN_BYTES, KEPT_BYTES = 40, 16
 """Bytes of memory per row: for row number, id and index position together; and for each
 kept column.
 """
 
-TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
-"""Number of tasks per thread. With several, all threads finish at about the same time.
-
-A join of all rows uses the smaller number if few pairs are expected.
-"""
+FEW_TASKS_PER_THREAD = 2
+"""Number of tasks per thread of a join of all rows if few pairs are expected."""
 
 OUT_OF_CORE = 4
 """Workers may have to spill rows if there are more rows than this multiple of the rows
@@ -311,7 +308,7 @@ def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
 
     `rows`: number of rows in each row group.
     """
-    even = -(-int(rows.sum()) // (TASKS_PER_THREAD * size.threads))
+    even = -(-int(rows.sum()) // (PARTS_PER_THREAD * size.threads))
     return cut_parts(rows, min(size.rows, max(even, MIN_PART)))
 
 
@@ -373,7 +370,7 @@ def _rows_of_a_task(
     # parts have only complete row groups, so the last part needs space for one more row
     # group
     return max(
-        -(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, MIN_PART
+        -(-whole // min(tasks, PARTS_PER_THREAD * threads)) + max_group - 1, MIN_PART
     )
 
 

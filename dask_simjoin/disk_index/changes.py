@@ -62,6 +62,7 @@ from dask_simjoin.disk_index.segments import (
 from dask_simjoin.disk_index.types import Delta, Snapshot
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.options import MAX_WHOLE
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.sizes import FEW, MIN_PART
 
@@ -247,7 +248,7 @@ def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
     number = xp.arange(n)
     own = RowBatch(
         x=points,
-        seq=number + (1 << 62),
+        seq=number + MAX_WHOLE,
         ids=frames_for(example).index(number),
         example=example,
     )

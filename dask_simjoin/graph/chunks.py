@@ -391,8 +391,15 @@ class ChunkSource:
 
     def _by_worker(self, held: FromGraph | None, chunks: Shuffled) -> Chunks:
         place_tasks()
+        limits = limits_for(self.spec.library)
         parcels, regions, offsets = parcels_by_worker(
-            self.source, held, self.spec, chunks, self._each, self.output.with_ids
+            self.source,
+            held,
+            self.spec,
+            chunks,
+            self._each,
+            self.output.with_ids,
+            limits,
         )
         return ChunksOfParcels(
             parcels,
@@ -400,7 +407,7 @@ class ChunkSource:
             offsets,
             self.source.inner._meta.iloc[:0],
             self.plan.layout,
-            limits_for(self.spec.library).workers,
+            limits.workers,
             self.plan.indexing.threads,
             regions,
             self._run,

@@ -29,11 +29,10 @@ class RowsOfGroups(LabelledExpr):
     rows.
 
     `found`: the values of each chunk's rows.  `chunks`: a `ChunksOfParcels`.
-    `threads`: number of threads of each task.
     """
 
     _label = "simjoin_rows"
-    _parameters = ["found", "chunks", "offsets", "meta", "threads"]
+    _parameters = ["found", "chunks", "offsets", "meta"]
 
     @functools.cached_property
     def groups(self) -> Sequence[list[int]]:
@@ -77,7 +76,7 @@ class RowsOfGroups(LabelledExpr):
             held = (TaskRef(keys[n]) for n in numbers)
             layer[(labels, place)] = Task((labels, place), _labels, *held)
             names = TaskRef((labels, place)), TaskRef((places, place))
-            how = self.operand("meta"), offsets, self.operand("threads")
+            how = self.operand("meta"), offsets, sent.operand("threads")
             key = self.key(g)
             layer[key] = Task(key, rows_of_group, numbers, *how, *names, *parts[g])
         return layer
@@ -174,8 +173,7 @@ def rows_by_worker(
     chosen: list[int] | None,
 ) -> Expr:
     """Return the values `found` of the chunks' rows to the partitions of the source."""
-    threads = chunks.parcels.operand("threads")
     shared = Shared("simjoin_offsets", offsets)
-    made = RowsOfGroups(found, chunks, shared, meta, threads)
+    made = RowsOfGroups(found, chunks, shared, meta)
     rows = np.diff(offsets).tolist()
     return RowsByWorker(label, made, rows, meta, divisions, chosen)

@@ -46,7 +46,7 @@ from dask_simjoin.graph.source import (
 from dask_simjoin.graph.workers import check_sending, on_worker
 from dask_simjoin.metrics.norms import Frame, Values
 from dask_simjoin.planning.entity_chunks import BY_WORKER, Piece, Shuffled
-from dask_simjoin.planning.resources import limits_for
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.by_worker import pack_partitions
@@ -194,6 +194,7 @@ def parcels_by_worker(
     chunks: Shuffled,
     each: Sequence[Fingerprint],
     with_ids: bool,
+    limits: Limits,
 ) -> tuple[HeldParcels, Shared | None, Shared]:
     """Pack the rows of regions, from the partitions that workers hold, into parcels.
     Return the parcels, the regions if a chunk also has its halo, and the offsets.
@@ -201,7 +202,6 @@ def parcels_by_worker(
     `held`: the frame of these partitions. None: the workers have lost them, so each
     task reads its partitions again.
     """
-    limits = limits_for(spec.library)
     if held is None:
         frame, number = optimise_in_place(source.inner), source.inner.npartitions
         tasks = min(number, limits.workers)

@@ -8,7 +8,6 @@ and optimized in this module without merging.
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
@@ -19,6 +18,7 @@ from dask.base import get_scheduler
 from dask.delayed import Delayed
 from dask.optimization import cull
 from dask.tokenize import normalize_token
+from distributed import Future
 
 from dask_simjoin.engine.process import forkable
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
@@ -221,7 +221,7 @@ def _optimized_by_partition(expr: Expr, known: dict[str, Expr]) -> Expr:
     """
     if expr._name not in known:
         found = _with_operands(expr, _optimized_by_partition, known)
-        if not _has_equal_partitions(found):
+        if found is not expr and not _has_equal_partitions(found):
             found = expr.optimize(fuse=False)
         elif _depends_on_partitions(found) and _reads_files(found):
             divided = any(isinstance(node, Repartition) for node in found.walk())
@@ -551,13 +551,9 @@ def check_no_futures(graph: dict[Any, Any]) -> None:
 
     Dask would report a missing dependency.
     """
-    distributed = sys.modules.get("distributed.client")
-    if distributed is None:
-        return
-    for value in graph.values():
-        if isinstance(value, distributed.Future):
-            raise PlanningError(
-                "The rows are in the memory of a cluster, and the join runs without "
-                "one. Leave out scheduler=, or call compute() of the DataFrame on the "
-                "cluster first, and join the result."
-            )
+    if any(isinstance(value, Future) for value in graph.values()):
+        raise PlanningError(
+            "The rows are in the memory of a cluster, and the join runs without one. "
+            "Leave out scheduler=, or call compute() of the DataFrame on the cluster "
+            "first, and join the result."
+        )

@@ -180,9 +180,9 @@ def widened(norm: Norm, threshold: float, widths: Sequence[float], words: int) -
 def coordinates(values: Array, scale: float) -> Array:
     """Return the coordinates of numbers or times (n,), float64; NaN stays NaN."""
     with np.errstate(over="ignore"):
-        found = values.astype(np.float64) * scale
-    finite = np.isfinite(values.astype(np.float64))
-    return np.where(finite, np.clip(found, -MOST, MOST), found)
+        numbers = values.astype(np.float64)
+        found = numbers * scale
+    return np.where(np.isfinite(numbers), np.clip(found, -MOST, MOST), found)
 
 
 def logarithms(values: Array) -> Array:

@@ -253,10 +253,8 @@ def enough_result(need: float, like: float = 1) -> dict[str, str]:
     return {"simjoin.result-limit": size_text(MARGIN * need, like, up=True)}
 
 
-ENTRY, DEVICE_ENTRY = 16, 12
-"""Bytes of an entry of a sparse matrix (its value and its column): on the host, and on
-a GPU.
-"""
+DEVICE_ENTRY_BYTES = 12
+"""Bytes of an entry of a sparse matrix on a GPU: its value and its column."""
 
 
 @dataclass(frozen=True)

@@ -97,11 +97,6 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     return MARGIN * rows * max(making, searching, finding) + WORKING * threads
 
 
-DEVICE_APART = 1.25
-"""Memory that a chunk takes on a GPU, divided by the size of its arrays. It exceeds 1,
-because the free parts of a pool are not contiguous.
-"""
-
 DEVICE_ROOM = 0.75
 """A chunk of all rows may take this fraction of a GPU's memory.
 
@@ -124,7 +119,8 @@ def device_chunk_bytes(points: float, results: float) -> float:
     `points`, `results`: bytes of a row without results, and of its results.
     """
     joining = 1.5 * points + 8 + results
-    return DEVICE_APART * max(device_index_bytes(points), joining)
+    # the free parts of a pool are not contiguous
+    return MARGIN * max(device_index_bytes(points), joining)
 
 
 class OneChunk(NamedTuple):

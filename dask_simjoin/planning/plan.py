@@ -382,7 +382,7 @@ def _estimate_result(
         # start to compile the kernels of the join
         joiner_of_library(spec.library).foresee(
             cut.layout,
-            shown=output.listed or bool(spec.several) or spec.radius is not None,
+            shown=output.listed or bool(spec.several) or spec.directed,
             counted=not output.materialise and not output.listed,
             connected=output.connected,
         )

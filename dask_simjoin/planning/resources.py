@@ -146,8 +146,8 @@ def check_worker_memory(limit: int | None) -> None:
 
     Such workers are paused, resumed and restarted without end.
     """
-    pause = dask.config.get("distributed.worker.memory.pause", False)
-    if limit is None or not pause or pause * limit >= ITSELF:
+    pause = memory_share("pause")
+    if limit is None or pause == 1 or pause * limit >= ITSELF:
         return
     raise BudgetError(
         f"A worker has a memory limit of {size_text(limit)}. Dask pauses it at "

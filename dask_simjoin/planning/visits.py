@@ -22,7 +22,7 @@ import numpy as np
 from dask_simjoin.planning.entity_chunks import JoinChunks
 from dask_simjoin.planning.limits import NEED, Limits
 from dask_simjoin.planning.resources import INDEXED, memory_share
-from dask_simjoin.sizes import MARGIN, MIN_PART
+from dask_simjoin.sizes import MARGIN, MIN_PART, NANO
 
 INDEX_BYTES, ID_BYTES = 9, 8
 """Bytes per row of the index of a chunk with few columns: positions and cells, and keys
@@ -207,7 +207,7 @@ def _workers(seconds: np.ndarray, number: int) -> np.ndarray:
 
     Each worker gets consecutive visits that take equally long.
     """
-    ends = np.cumsum(np.maximum(seconds, 1e-9))
+    ends = np.cumsum(np.maximum(seconds, NANO))
     return np.minimum((ends - ends[:1] / 2) / ends[-1:] * number, number - 1).astype(
         np.int64
     )

@@ -454,9 +454,7 @@ def _with_column(text: str, name: str, column: str | None) -> str:
     text = text.replace(
         f"a column of {name}s, here called {name!r}", f"the {name}s in {column!r}"
     )
-    for end in ("", "_left", "_right"):
-        text = text.replace(repr(f"{name}{end}"), repr(f"{column}{end}"))
-    return text
+    return text.replace(repr(name), repr(column))
 
 
 OF_COUNTS = {

@@ -5,7 +5,6 @@ ids.
 from __future__ import annotations
 
 import contextlib
-import math
 import numbers
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -90,7 +89,7 @@ def _counts(
 def _directed_counts(block_pair: BlockPair, rows: Rows | None) -> list[Array]:
     """Do the work of `_counts` if each pair has a left and a right row."""
     xp, spec = block_pair.xp, block_pair.spec
-    limits = spec.thresholds or (math.inf,)
+    limits = spec.thresholds or (None,)
     # one array for each distance, because the sums need contiguous arrays
     counts = [
         [xp.zeros(len(side["ids"]), xp.int64) for _ in limits]
@@ -99,7 +98,7 @@ def _directed_counts(block_pair: BlockPair, rows: Rows | None) -> list[Array]:
 
     def show(side: int, left: Array, right: Array, totals: Array) -> None:
         for limit, own in zip(limits, counts[side], strict=True):
-            count_up(own, left[totals <= limit])
+            count_up(own, left if limit is None else left[totals <= limit])
 
     visit_radii(block_pair, show, rows)
     if spec.several:

@@ -839,7 +839,7 @@ MUTATIONS = [
     ),
     Mutation(
         "graph/source.py",
-        "        if not _has_equal_partitions(found):",
+        "        if found is not expr and not _has_equal_partitions(found):",
         "        if False:",
         "graph/test_source.py -k numbers",
     ),

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import Numbers
+from dask_simjoin.catalog import HOME
+from dask_simjoin.engine.base import Numbers, method_module
 from dask_simjoin.engine.cpu.kernels import gates as kernels
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import (
+    CallbackSink,
     CpuMethod,
     Decided,
     Deciding,
@@ -29,8 +31,9 @@ from dask_simjoin.metrics.norms import Index
 
 
 def rules_of(gates: Gates) -> kernels.Rules:
-    times = [rule if rule.kind == TIMES else None for rule in gates.rules]
-    whole = [(0, 0) if rule is None else (rule.low, rule.high) for rule in times]
+    whole = [
+        (rule.low, rule.high) if rule.kind == TIMES else (0, 0) for rule in gates.rules
+    ]
     return kernels.Rules(
         np.array([rule.kind for rule in gates.rules], np.int64),
         np.array([low for low, _ in whole], np.int64),
@@ -173,7 +176,13 @@ class GatedMethod:
         totals.
         """
         self.pairs(
-            q, d, layout, is_self_join, places_of(q, d), _Totals(function), False
+            q,
+            d,
+            layout,
+            is_self_join,
+            places_of(q, d),
+            CallbackSink(function, with_totals=True),
+            False,
         )
 
     def layout_stats(self, index: Index, layout: Any) -> Numbers:
@@ -189,28 +198,9 @@ class GatedMethod:
         raise NotImplementedError  # `JoinStatistics.layout` makes it
 
 
-class _Totals:
-    """A sink that passes places and totals of pairs to a function, and keeps nothing."""
-
-    def __init__(
-        self, function: Callable[[np.ndarray, np.ndarray, np.ndarray], None]
-    ) -> None:
-        self._function = function
-        self._allocate(1 << 16)
-
-    def _allocate(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.left, self.right = (np.empty(capacity, np.int32) for _ in range(2))
-        self.totals = np.empty(capacity)
-
-    def full(self, n: int, min_capacity: int) -> None:
-        self.end(n)
-        if min_capacity > self.capacity:
-            self._allocate(min_capacity)
-
-    def end(self, n: int) -> None:
-        if n:
-            self._function(self.left[:n], self.right[:n], self.totals[:n])
+def method_of(layout: GatedLayout | GatedSearch) -> GatedMethod:
+    """Return the method that decides the candidates of a layout's method."""
+    return GatedMethod(method_module(layout.method, HOME))
 
 
 def build_search(

@@ -132,7 +132,9 @@ class CpuJoiner:
         threads: int = 1,
     ) -> Index:
         if isinstance(layout, GatedSearch):
-            return gated.build_search(_gated(layout.layout), x, layout, threads)
+            return gated.build_search(
+                gated.method_of(layout.layout), x, layout, threads
+            )
         if isinstance(layout, MethodSearch):
             search: SearchMethod = method_module(layout.method, HOME)
             return search.build_nearest(x)
@@ -144,7 +146,7 @@ class CpuJoiner:
 
     def points(self, index: Index, layout: Layout) -> np.ndarray:
         if isinstance(layout, GatedLayout):
-            return _gated(layout).every_column(index)
+            return gated.method_of(layout).every_column(index)
         return _module(layout).points(index)[: len(index["order"]) - SWEEP_LANES]
 
     def pairs(
@@ -193,7 +195,7 @@ class CpuJoiner:
         if not all(len(some) > SWEEP_LANES for some in places):
             return
         if isinstance(layout, GatedLayout):
-            _gated(layout).show(
+            gated.method_of(layout).show(
                 *(q, d, layout, is_self_join),
                 lambda left, right, totals: visitor(
                     q["order"][left], d["order"][right], totals
@@ -483,13 +485,9 @@ JOINER = CpuJoiner()
 
 def _module(layout: Layout) -> sinks.CpuMethod:
     if isinstance(layout, GatedLayout):
-        return _gated(layout)
+        return gated.method_of(layout)
     method: sinks.CpuMethod = method_module(layout.method, HOME)
     return method
-
-
-def _gated(layout: GatedLayout) -> gated.GatedMethod:
-    return gated.GatedMethod(method_module(layout.method, HOME))
 
 
 Comparison = tuple[Index, Index, bool, Rows]

@@ -247,8 +247,9 @@ def improved(
     limits: dict[str, Any] = {"least2": least2, "bound2": bound2}
     limits["is_self_join"] = is_self_join
     if isinstance(layout, GatedSearch):
-        method = gated.GatedMethod(method_module(layout.method, HOME))
-        gated.nearest(method, q, d, layout, best_d2, best_name, **limits)
+        gated.nearest(
+            gated.method_of(layout), q, d, layout, best_d2, best_name, **limits
+        )
     elif isinstance(layout, MethodSearch):
         module: SearchMethod = method_module(layout.method, HOME)
         module.nearest(

@@ -244,16 +244,24 @@ class LabelColumns(_PlaceBuffer):
 
 class CallbackSink(_PlaceBuffer):
     """A sink that passes the left and the right places (int32) of pairs to a function,
-    and keeps nothing.
+    and keeps nothing. `with_totals`: it also passes their totals.
     """
 
-    def __init__(self, function: Callable[[np.ndarray, np.ndarray], None]) -> None:
+    def __init__(
+        self, function: Callable[..., None], with_totals: bool = False
+    ) -> None:
+        self._function, self._with_totals = function, with_totals
         super().__init__()
-        self._function = function
+
+    def _allocate(self, capacity: int) -> None:
+        super()._allocate(capacity)
+        if self._with_totals:
+            self.totals = np.empty(capacity)
 
     def end(self, n: int) -> None:
         if n:
-            self._function(self.left[:n], self.right[:n])
+            totals = [self.totals[:n]] if self._with_totals else []
+            self._function(self.left[:n], self.right[:n], *totals)
 
 
 Decided = tuple[np.ndarray, np.ndarray]

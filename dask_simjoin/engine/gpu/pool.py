@@ -19,9 +19,7 @@ from rmm.allocators.cupy import rmm_cupy_allocator
 from rmm.pylibrmm.stream import Stream
 
 from dask_simjoin.engine.gpu import load
-
-KEPT_SHARE = 32
-"""Between two calls, the pool keeps at most 1 / KEPT_SHARE of a GPU's memory."""
+from dask_simjoin.sizes import BUFFER_SHARE
 
 Allocator = Callable[[int], Any]
 
@@ -31,7 +29,8 @@ def _allocator(device: int) -> Allocator | None:
     """Return an allocator with a pool of its own; None if the driver has no pools."""
     try:
         pool = rmm.mr.CudaAsyncMemoryResource(
-            release_threshold=load.memory() // KEPT_SHARE
+            # kept between two calls
+            release_threshold=load.memory() // BUFFER_SHARE
         )
     except RuntimeError:
         return None
