@@ -2,9 +2,16 @@
 tools.generate`.
 """
 
-from tools import compatibility, error_table, names, stubs, verb_tables
+from tools import (
+    compatibility,
+    error_table,
+    names,
+    program_help,
+    stubs,
+    verb_tables,
+)
 
-MAKERS = (stubs, verb_tables, error_table, compatibility, names)
+MAKERS = (stubs, verb_tables, error_table, compatibility, names, program_help)
 """Each has a function `files`: path -> text of what it makes."""
 
 

@@ -122,8 +122,8 @@ class VerbCommand(click.Command):
     def __init__(self, name: str, verb: Verb) -> None:
         self.verb, self.request = verb, verb.request
         action = OUTPUT_ACTIONS[verb.output]
-        text = (inspect.getdoc(verb.function) or "").partition("\n")[0].replace("`", "")
-        text = text.replace(
+        text = (inspect.getdoc(verb.function) or "").partition("\n\n")[0]
+        text = " ".join(text.replace("`", "").split()).replace(
             "this frame and a row of other", "the table and a row of --other"
         )
         text = text.replace("this frame", "the table")

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.resource_tracker import ensure_running
 from types import FrameType
 from typing import Any
 
@@ -22,8 +23,9 @@ import dask
 from dask.callbacks import Callback
 from dask.system import CPU_COUNT
 from dask.utils import format_time
-from distributed import Client, LocalCluster, Scheduler, Worker
-from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
+from distributed import Client, LocalCluster, Scheduler
+from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.utils import LoopRunner
 
 from dask_simjoin.catalog import HOME
 from dask_simjoin.request.columns import optional
@@ -102,10 +104,7 @@ def computing(
             address: Any = scheduler
             if scheduler == CLUSTER:
                 address = _own_cluster(stack, workers, memory_limit, threads, backend)
-            client = stack.enter_context(Client(address))
-            if scheduler == CLUSTER:
-                client.register_plugin(IgnoreInterrupts())
-            yield client
+            yield stack.enter_context(Client(address))
         except KeyboardInterrupt:
             for name in STOPPED_LOGGERS:
                 logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -140,17 +139,30 @@ def _own_cluster(
     stack.enter_context(
         dask.config.set({"distributed.deploy.lost-worker-timeout": "2 minutes"})
     )
-    return stack.enter_context(_cluster(backend)(**options))
+    loop = stack.enter_context(_loop_without_interrupts())
+    # a cluster that has only half started cannot be closed
+    with _current.held():
+        return stack.enter_context(_cluster(backend)(loop=loop, **options))
 
 
-class IgnoreInterrupts(WorkerPlugin):
-    """Plugin for workers that this program has started: they ignore Ctrl-C, which a
-    terminal sends to all processes. The program stops them itself.
+@contextlib.contextmanager
+def _loop_without_interrupts() -> Iterator[Any]:
+    """Yield an event loop in a thread that blocks Ctrl-C.
+
+    Processes that it starts inherit this. A terminal sends Ctrl-C to all processes, but
+    the program stops its workers itself.
     """
-
-    def setup(self, worker: Worker) -> None:
-        """Ignore the signal from now on."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    runner = LoopRunner()
+    ensure_running()  # it would unblock signals in the thread that starts it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        runner.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        yield runner.loop
+    finally:
+        runner.stop()
 
 
 def _cluster(backend: str) -> Any:
@@ -174,6 +186,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.number, self._finishing, self._since = 0, False, -SIGNAL_SECONDS
+        self._held = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Stop the program, unless it is renaming the output or removing temporary
@@ -188,14 +201,37 @@ class Stop:
             now - self._since < SIGNAL_SECONDS and number != signal.SIGINT
         ):
             return
+        is_first = not self.number
         self.number, self._since = self.number or number, now
-        raise KeyboardInterrupt
+        if not (self._held and is_first):
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Let a first signal stop the program only after a block."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        self.check()
+
+    def check(self) -> None:
+        """Stop the program if a signal has arrived, but a library has suppressed it."""
+        if self.number:
+            raise KeyboardInterrupt
 
     def finish(self) -> None:
         self._finishing = True
 
 
 _current = Stop()
+
+
+def commit() -> None:
+    """Stop if a signal has arrived. Otherwise ignore signals from now on: see `finish`."""
+    _current.check()
+    _current.finish()
 
 
 def finish() -> None:

@@ -400,9 +400,9 @@ class OutputWriter:
                     f"Another program created {self.path} meanwhile."
                 )
             check_replaceable(self.fs, self.path, self.output, self.single)
-            running.finish()
+            running.commit()
             _rename(self.fs, self.path, posixpath.join(temporary, "replaced"))
-        running.finish()
+        running.commit()
         _rename(self.fs, target, self.path)
 
 

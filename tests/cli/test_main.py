@@ -28,6 +28,6 @@ def test_no_option_is_called_as_another(named):
 def test_completion_knows_commands_and_choices():
     done = ShellComplete(cli, {}, "dask-simjoin", "_DASK_SIMJOIN_COMPLETE")
     assert [one.value for one in done.get_completions([], "self")] == ["self-join"]
-    assert [one.value for one in done.get_completions(["join", "--metric"], "ha")] == [
+    assert [one.value for one in done.get_completions(["join", "--metric"], "hav")] == [
         "haversine"
     ]

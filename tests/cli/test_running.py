@@ -2,6 +2,7 @@
 names the signal.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,9 +12,12 @@ import time
 import dask
 import pandas as pd
 import pytest
+from click.testing import CliRunner
+from distributed.utils import sync
 
+import _dask_simjoin_cli
 from dask_simjoin.cli import running
-from dask_simjoin.cli.main import CODES, main
+from dask_simjoin.cli.main import CODES, cli, main
 from dask_simjoin.cli.tables import OutputWriter
 from tests.support.paths import ROOT
 from tests.support.profiles import every_nth
@@ -83,6 +87,47 @@ def test_a_signal_leaves_what_was_there(called, number, monkeypatch, capsys, tmp
     assert "Stopped; the output is unchanged." in capsys.readouterr().err
 
 
+def test_a_signal_that_a_library_suppresses_leaves_what_was_there(
+    called, monkeypatch, tmp_path
+):
+    does = OutputWriter.write
+
+    def stopped(self, *args):
+        does(self, *args)
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)  # handlers run between instructions
+
+    monkeypatch.setattr(OutputWriter, "write", stopped)
+    assert called() == 130
+    assert (tmp_path / "out.csv").read_text() == "mine"
+
+
+def test_a_first_signal_waits_for_workers_to_start():
+    stop, done = running.Stop(), []
+
+    def start(step):
+        with stop.held():
+            stop(signal.SIGINT, None)
+            done.append(step)
+
+    for step in ("the first one waits", "a second one does not"):
+        with pytest.raises(KeyboardInterrupt):
+            start(step)
+    assert done == ["the first one waits"]
+
+
+def test_workers_do_not_see_ctrl_c():
+    """Their processes inherit the mask of the thread that starts them."""
+
+    async def blocked():
+        return signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+    with running._loop_without_interrupts() as loop:
+        assert signal.SIGINT in sync(loop, blocked)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
 def test_what_is_complete_stays(called, monkeypatch, tmp_path):
     """The old output is away before the new one has its name: nothing stops between the
     two.
@@ -133,6 +178,17 @@ class Interrupt:
 sys.meta_path.insert(0, Interrupt())
 _dask_simjoin_cli.main()
 """
+
+
+def test_version_and_help_do_not_import_the_package(monkeypatch, capsys):
+    """So they take less than half a second."""
+    monkeypatch.setitem(sys.modules, "dask_simjoin.cli.main", None)
+    for argument in ("--version", "--help", "-h"):
+        monkeypatch.setattr(sys, "argv", ["dask-simjoin", argument])
+        _dask_simjoin_cli.main()
+        at_once = capsys.readouterr().out
+        ran = CliRunner().invoke(cli, [argument], prog_name="dask-simjoin")
+        assert at_once == ran.output
 
 
 @pytest.mark.processes
