@@ -175,7 +175,7 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         from -180 to 180, or from 0 to 360. "hamming" is the share of columns with
         different numbers. :doc:`/reference/metrics` has all formulas.
     p : int or float, default 2
-        The power for "minkowski": 1, 2, 3, ... or ``float("inf")``.
+        The power for "minkowski": a number from 1 on, or ``float("inf")``.
     box : float, list or dict, optional
         Length of a periodic box, a list with a length for each column of `on`, or a dict
         such as ``{"x": 1.0}``; None is for a column that is open, and a dict leaves out

@@ -64,7 +64,7 @@ class Metric:
     Attributes
     ----------
     norm : int or float
-        The norm of the differences: 1, 2, 3, ... or infinity.
+        The norm of the differences, from 1 to infinity.
     """
 
     norm: Norm = 2
@@ -240,12 +240,14 @@ class Chebyshev(Metric):
 
 
 class Minkowski(Metric):
-    """The p-th root of the sum of p-th powers of the differences, for a whole number p.
+    """The p-th root of the sum of p-th powers of the differences, for a number p >= 1.
 
     Two rows are a pair if ``(|p0-q0|**p + |p1-q1|**p) + ... <= eps**p``. The terms are
     added in the order of `on`, and every operation is rounded to float64. Powers are
     computed by squaring and multiplying, from the highest bit of p to the lowest. See
-    Knuth, "The Art of Computer Programming", volume 2, section 4.6.3. The power of a
+    Knuth, "The Art of Computer Programming", volume 2, section 4.6.3. The first
+    bit of p after the point stands for the square root of the difference. The next bit
+    stands for the root of this root, and so on. The power of a
     very small difference is 0, for ``p=3`` below about 1e-108. Such a difference counts
     as 0.
 

@@ -1,10 +1,11 @@
 """Totals of two points, which every metric compares with a threshold; and names of
 shared types.
 
-Let p be a norm (1, 2, 3, ... or infinity), and t0, t1, ... the coordinate differences
+Let p be a norm (a number from 1 on, or infinity), and t0, t1, ... the coordinate differences
 of two points. Their total is ``(|t0|**p + |t1|**p) + ...`` in the order of the
 dimensions. For infinite p it is the largest ``|t|``. Every operation is rounded to
-float64, without fused multiply-add. Powers are products: see `power`.
+float64, without fused multiply-add. Powers are products of numbers and of square roots:
+see `power`.
 
 Arrays of NumPy and CuPy have no common base class, and neither have frames of pandas
 and cuDF. So these types are `Any` for type checkers.
@@ -61,7 +62,7 @@ SparseMatrix = Any
 """A sparse matrix in CSR format, of SciPy or CuPy."""
 
 Norm = int | float
-"""The exponent p of a norm: 1, 2, 3, ... or `math.inf`."""
+"""The exponent p of a norm: an integer, a number between integers, or `math.inf`."""
 
 NORMAL = 2.0**-1020
 """Totals below this may be subnormal, or have subnormal powers. If a computed power is
@@ -70,13 +71,16 @@ at least this, none of the products that it was computed by has underflowed.
 
 
 def is_norm(p: Norm) -> bool:
-    """Return whether a number is the exponent of a norm: 1, 2, 3, ... or infinity."""
-    return p == math.inf or (p >= 1 and p == int(p))
+    """Return whether a number is the exponent of a norm: at least 1."""
+    return p >= 1
 
 
 def power(a: Array, p: Norm) -> Array:
     """Return ``a**p`` for `a` >= 0, by squaring and multiplying from the highest bit of
-    p to the lowest.
+    the whole part of p to the lowest.
+
+    The first bit after the point stands for the square root of `a`, the next one for the
+    root of this root, and so on. The roots of all bits that are 1 are multiplied, too.
 
     Rounding is monotone, so a larger `a` never has a smaller power. For infinite p the
     result is `a`.
@@ -88,6 +92,13 @@ def power(a: Array, p: Norm) -> Array:
         result = result * result
         if bit == "1":
             result = result * a
+    rest, root = p - int(p), a
+    # not `sqrt` of NumPy for floats, which warns of infinite products
+    square_root = math.sqrt if isinstance(a, float) else np.sqrt
+    while rest:
+        root, rest = square_root(root), 2 * rest
+        if rest >= 1:
+            result, rest = result * root, rest - 1
     return result
 
 
@@ -130,10 +141,11 @@ def reach(p: Norm, threshold: float) -> float:
     2**-1075``. The reason is that the product was rounded by at most half an ulp, or
     half of the smallest subnormal.
 
-    For other p, a power takes at most p products, and each rounding may make it
-    smaller. If a product underflows, ``t**m < 2**-1021`` for an m <= p. The p-th root
-    divides the relative error of p roundings by p. Rounding 1/p changes the root by a
-    relative ``2**-53 * 745 / 3 < 2**-45`` at most. The root is also rounded once.
+    For other p, a power takes at most p products. If p is not whole, it also takes 52
+    roots and products. Each rounding may make it smaller. If a product underflows,
+    ``t**m < 2**-1021`` for an m <= p. The p-th root divides the relative error of these
+    roundings by p. Rounding 1/p changes the root by a relative ``2**-53 * 745 <
+    2**-43`` at most. The root is also rounded once.
     """
     if p == 1 or p == math.inf:
         return threshold

@@ -106,7 +106,8 @@ def make_windows(
     of windows.
 
     Let u = 2**-53. A computed total of d squares has a relative error of at most (d +
-    2) u, apart from underflow. For p-th powers, the error is at most (d + 2p) u. The
+    2) u, apart from underflow. For p-th powers, the error is at most (d + 2p + 208) u,
+    with up to 52 roots and products for the bits of p after the point. The
     error of the total's root is p times smaller, plus one rounding.
 
     h depends on two totals for each of the two points of a pair. The points are at most
@@ -122,7 +123,7 @@ def make_windows(
     # scaled by `before`, because four times `quarter` could overflow
     span = quarter * (4 * before)
     scale = 2.0 ** max(-1000, min(1000, -math.frexp(span)[1])) if span > 0 else 1.0
-    power = 1 if norm == math.inf else int(norm)
+    power = 1 if norm == math.inf else norm
     slack = (dims + 2 * power + 64) * 2.0**-50
     with np.errstate(over="ignore"):
         if power == 1:

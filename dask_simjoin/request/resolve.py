@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import fields, replace
 from typing import Any, TypeVar, cast
@@ -9,6 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from dask_simjoin.catalog import (
+    HOME,
     LOSSY,
     NEAREST,
     check_indexable,
@@ -176,6 +178,11 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     metric, p = check_metric(request.metric, request.p)
     if not isinstance(request, Conditions):
         check_is_norm(metric)
+    if name != HOME and isinstance(p, float) and p != math.inf:
+        raise OptionError(
+            f"p={shown(p)} is for frames of pandas: GPUs compute powers of whole numbers. "
+            "Use a whole number, or ddf.to_backend('pandas')."
+        )
     far, text = 0.0, None
     if radius is None:
         far = check_distance(eps, metric, request.bound, request.radii)

@@ -361,14 +361,12 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
     check_choice("metric", name, tuple(METRICS))
     if not is_number(p):
         raise OptionTypeError(
-            f"p={shown(p)} is not a number; use a whole number >= 1, or inf."
+            f"p={shown(p)} is not a number; use a number >= 1, or inf."
         )
     value = as_number(p)
-    if (value != math.inf or p != math.inf) and not (
-        1 <= value <= MAX_P and value == math.floor(value)
-    ):
+    if (value != math.inf or p != math.inf) and not 1 <= value <= MAX_P:
         raise OptionError(
-            f"p={shown(p)} is not allowed; use a whole number from 1 to {MAX_P:,}, or "
+            f"p={shown(p)} is not allowed; use a number from 1 to {MAX_P:,}, or "
             "float('inf')."
         )
     if name != "minkowski" and p != 2:
@@ -377,7 +375,7 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
             "use "
             "metric='minkowski', or leave out p."
         )
-    norm = value if value == math.inf else int(value)
+    norm = int(value) if value.is_integer() else value
     return make_metric(name, norm), norm
 
 

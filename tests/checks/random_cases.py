@@ -86,7 +86,7 @@ def run_case(seed: int, case: int, folder: Path, draw: Draw) -> str:
     verb = draw.one("verb", VERBS)
     metric = metric_of(seed, case, verb, draw.one("metric", METRICS))
     draw.said.append(f"compared by {metric}")
-    p = draw.one("p", [1, 2, 3, 4, math.inf]) if metric == "minkowski" else 2
+    p = draw.one("p", [1, 2, 3, 4, math.inf, 1.5, 2.7]) if metric == "minkowski" else 2
     dims = (
         2
         if metric == "haversine"

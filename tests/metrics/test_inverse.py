@@ -19,6 +19,8 @@ KINDS = [
     ("chebyshev", 2),
     ("minkowski", 3),
     ("minkowski", 11),
+    ("minkowski", 1.5),
+    ("minkowski", 2.7),
     ("minkowski", 2**31 - 1),
     ("cosine", 2),
     ("haversine", 2),

@@ -55,6 +55,11 @@ def power(a: float, p: float, times: Callable[[float, float], float]) -> float:
     for bit in f"{int(p):b}"[1:]:
         found = times(found, found)
         found = times(found, a) if bit == "1" else found
+    rest, root = Fraction(p) - int(p), a
+    while rest:
+        root, rest = math.sqrt(root), 2 * rest
+        if rest >= 1:
+            found, rest = times(found, root), rest - 1
     return found
 
 

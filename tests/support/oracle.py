@@ -11,7 +11,7 @@ from dask_simjoin.metrics import make_metric
 from tests.support.exact import totals as exact_totals
 
 Norm = int | float
-"""Order of the Minkowski distance: 1, 2, 3, ... or `math.inf`."""
+"""Order of the Minkowski distance: at least 1, or `math.inf`."""
 
 AT_ONCE = 1 << 16
 """Pairs that are computed together, so that their totals stay in a cache."""
@@ -62,6 +62,10 @@ def power(a: Any, p: Norm) -> Any:
     for bit in bin(int(p))[3:]:
         result = result * result
         result = result * a if bit == "1" else result
+    root, bits = a, int((p - int(p)) * 2**52)
+    for bit in f"{bits:052b}".rstrip("0"):
+        root = np.sqrt(root)
+        result = result * root if bit == "1" else result
     return result
 
 

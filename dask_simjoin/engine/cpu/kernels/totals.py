@@ -50,13 +50,28 @@ class Powers(NamedTuple):
     bit: int
 
 
+class Roots(NamedTuple):
+    """Sums of powers between integers. `p`, `bit`: as in `Powers`, for the whole part;
+    `rest`: the 52 bits after the point.
+    """
+
+    p: int
+    bit: int
+    rest: int
+
+
 class Largest(NamedTuple):
     """The largest difference: p infinite."""
 
     p: int
 
 
-Kind = Sums | Squares | Powers | Largest
+Kind = Sums | Squares | Powers | Roots | Largest
+
+FIRST_BIT = 1 << 51
+"""The first bit after the point in `Roots.rest`."""
+
+ALL_BITS = (1 << 52) - 1
 
 SQUARES = Squares(2)
 
@@ -65,10 +80,13 @@ def kind_of(p: Norm) -> Kind:
     """Return the tuple that represents a norm in kernels."""
     if p == math.inf:
         return Largest(0)
-    p = int(p)
+    rest, p = int((p - int(p)) * 2**52), int(p)
+    bit = 1 << (p.bit_length() - 2) if p > 1 else 0
+    if rest:
+        return Roots(p, bit, rest)
     if p == 1:
         return Sums(1)
-    return SQUARES if p == 2 else Powers(p, 1 << (p.bit_length() - 2))
+    return SQUARES if p == 2 else Powers(p, bit)
 
 
 def add_term(total: Any, t: Any, norm: Any) -> Any:
@@ -96,7 +114,28 @@ def _add_term_overload(total, t, norm):  # type: ignore[no-untyped-def]
             bit >>= 1
         return total + result
 
-    return powers
+    if norm.instance_class is not Roots:
+        return powers
+
+    def roots(total, t, norm):  # type: ignore[no-untyped-def]
+        a = abs(t)
+        result = a
+        bit = norm.bit
+        while bit:
+            result = result * result
+            if norm.p & bit:
+                result = result * a
+            bit >>= 1
+        root = a
+        rest = norm.rest
+        while rest:
+            root = math.sqrt(root)
+            if rest & FIRST_BIT:
+                result = result * root
+            rest = (rest << 1) & ALL_BITS
+        return total + result
+
+    return roots
 
 
 def larger(builder: Builder, a: Value, b: Value) -> Value:
@@ -107,14 +146,18 @@ def larger(builder: Builder, a: Value, b: Value) -> Value:
 def terms(builder: Builder, norm: NormValue, differences: list[Value]) -> list[Value]:
     if norm.kind is Squares:
         return [builder.fmul(t, t) for t in differences]
-    if norm.kind not in (Sums, Powers, Largest):
+    if norm.kind not in (Sums, Powers, Roots, Largest):
         raise NotImplementedError(
             f"{norm.kind.__name__} has no vector instructions for its terms yet."
         )
     sizes = [
         call(builder, f"llvm.fabs.{suffix(t.type)}", t.type, t) for t in differences
     ]
-    return _powers(builder, norm.value, sizes) if norm.kind is Powers else sizes
+    if norm.kind is Powers:
+        return _powers(builder, norm.value, sizes)
+    if norm.kind is Roots:
+        return _roots(builder, norm.value, sizes, _powers(builder, norm.value, sizes))
+    return sizes
 
 
 def plus(builder: Builder, norm: NormValue, total: Value, term: Value) -> Value:
@@ -136,7 +179,7 @@ def add_terms(
     `difference(n)`: emits the vector of differences for slot n. If all differences of a
     lane are NaN, its total is NaN.
     """
-    together = len(slots) if norm.kind is Powers else 1
+    together = len(slots) if norm.kind in (Powers, Roots) else 1
     for first in range(0, len(slots), together):
         some = range(first, first + together)
         for g, term in zip(
@@ -179,6 +222,48 @@ def _powers(builder: Builder, norm: Value, sizes: list[Value]) -> list[Value]:
     builder.branch(following)
     builder.position_at_end(following)
     bit.add_incoming(builder.lshr(bit, const(1)), following)
+    builder.branch(head)
+    builder.position_at_end(done)
+    return [builder.load(slot) for slot in slots]
+
+
+def _roots(
+    builder: Builder, norm: Value, sizes: list[Value], products: list[Value]
+) -> list[Value]:
+    """The products, times the roots of several vectors. One loop over the bits after the
+    point computes them all.
+    """
+    root_slots, slots = (
+        [cgutils.alloca_once(builder, a.type) for a in sizes] for _ in range(2)
+    )
+    for k, slot in enumerate(slots):
+        builder.store(sizes[k], root_slots[k])
+        builder.store(products[k], slot)
+    before, bits = builder.block, builder.extract_value(norm, 2)
+    head, work, times, following, done = (
+        builder.append_basic_block(f"root.{name}")
+        for name in ("head", "work", "times", "next", "done")
+    )
+    builder.branch(head)
+    builder.position_at_end(head)
+    rest = builder.phi(I64)
+    rest.add_incoming(bits, before)
+    builder.cbranch(builder.icmp_signed("!=", rest, const(0)), work, done)
+    builder.position_at_end(work)
+    for slot in root_slots:
+        root = builder.load(slot)
+        name = f"llvm.sqrt.{suffix(root.type)}"
+        builder.store(call(builder, name, root.type, root), slot)
+    is_one = builder.icmp_signed("!=", builder.and_(rest, const(FIRST_BIT)), const(0))
+    builder.cbranch(is_one, times, following)
+    builder.position_at_end(times)
+    for slot, root_slot in zip(slots, root_slots, strict=True):
+        product = builder.fmul(builder.load(slot), builder.load(root_slot))
+        builder.store(product, slot)
+    builder.branch(following)
+    builder.position_at_end(following)
+    shifted = builder.and_(builder.shl(rest, const(1)), const(ALL_BITS))
+    rest.add_incoming(shifted, following)
     builder.branch(head)
     builder.position_at_end(done)
     return [builder.load(slot) for slot in slots]
