@@ -255,7 +255,8 @@ def rule_of(name: Hashable, value: Any, columns: list[Series]) -> tuple[Gate, st
     if kinds[0] != NUMBERS or any(kind_of_number(c.dtype) == "b" for c in columns):
         raise ColumnError(
             f"within= names {name!r} of dtype {columns[0].dtype}; its columns must hold "
-            f"numbers, times or dates. For equal values, use by={name!r}."
+            f"numbers, times or dates. For equal values, use by={name!r}. Convert texts "
+            "of times with pandas.to_datetime()."
         )
     return rule_of_numbers(name, value), ""
 

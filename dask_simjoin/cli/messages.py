@@ -65,6 +65,11 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
         "Only the commands join and knn compare",
     ),
     (re.compile(r"use k_distances\(\)"), "use the command k-distances"),
+    (re.compile(r"within=\{'([^']*)': '?([^'}]*)'?\}"), r"--within '\1=\2'"),
+    (
+        re.compile(r"Convert texts of times with pandas\.to_datetime\(\)\."),
+        "CSV files hold times as texts; use Parquet files.",
+    ),
     (re.compile(r"\bWords\(lower=True\)"), "--tokenizer words:lower"),
     (re.compile(r"use \('(\w+)', (?:'(.*?)'|(\d+))\)"), r"use \1:\2\3"),
     (

@@ -102,7 +102,37 @@ def parse_radii(text: str) -> Any:
     return some if several and not decimal else number(text, float)
 
 
+def parse_tolerance(text: str) -> tuple[str, Any]:
+    """Parse the tolerance of a column, such as ``time=10 min``, or a range, such as
+    ``time=-1 h..0 h``.
+    """
+    name, _, value = text.rpartition("=")
+    if not name:
+        raise click.BadParameter(
+            f"{text!r} names no column; use COLUMN=TOLERANCE, such as 'time=10 min', "
+            "'price=5 %', or a range such as 'time=-1 h..0 h'."
+        )
+    low, is_range, high = value.partition("..")
+    if is_range:
+        return name, (number(low, float), number(high, float))
+    return name, number(value, float)
+
+
+def parse_box(text: str) -> Any:
+    """Parse a length, several separated by commas, or lengths of named columns, such as
+    ``x=10,y=20``.
+    """
+    parts = split_names(text)
+    if any("=" in part for part in parts):
+        named = (part.rpartition("=") for part in parts)
+        return {name: number(length, float) for name, _, length in named}
+    lengths = [None if one == "none" else number(one, float) for one in parts]
+    return lengths[0] if len(lengths) == 1 else lengths
+
+
 NAMES = Parsed("columns", split_names)
+TOLERANCES = Parsed("column=tolerance", parse_tolerance)
+BOX = Parsed("lengths", parse_box)
 RADIUS = Parsed("number|text", lambda text: number(text, float))
 """A number, a number with a unit, or the name of a column."""
 RADII = Parsed("numbers|text", parse_radii)
@@ -242,12 +272,14 @@ def one_or_all(given: Sequence[Sequence[str]]) -> str | list[str]:
 TABLE = "other"
 """Name of the option that takes a second table."""
 
+WITHIN = "within"
+"""Name of the option that takes tolerances of columns."""
 
-NO_FLAGS = ("storage_options", "threads", "within", "box")
+
+NO_FLAGS = ("storage_options", "threads")
 """Options of verbs that commands do not have. `storage_options` may hold secrets, and
 other users can see command lines. `threads` is only for frames in memory, but commands
-read lazy tables: their --threads is for Dask. `within` and `box` have several parts,
-and CSV files have no dtype for times.
+read lazy tables: their --threads is for Dask.
 """
 
 
@@ -276,12 +308,15 @@ def given(ctx: click.Context, request: type) -> dict[str, Any]:
     for name in taken_options(request):
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             value = ctx.params[name]
-            found[name] = one_or_all(value) if hints[name] == Columns else value
+            if name == WITHIN:
+                found[name] = dict(value)
+            else:
+                found[name] = one_or_all(value) if hints[name] == Columns else value
     return found
 
 
-GROUPS = ("by", "different", "keep")
-"""Options that name columns without numbers."""
+GROUPS = ("by", "different", "keep", "within")
+"""Options that name columns that may have other values than numbers."""
 
 
 def csv_columns(
@@ -297,6 +332,8 @@ def csv_columns(
         for option, value in options.items()
         if isinstance(value, (str, list)) and not option.startswith(other)
     }
+    if WITHIN in options:
+        named[WITHIN] = {*options[WITHIN]}
     ids = set() if whole else {ROW_ID}
     for option in ("id", "left_id", "right_id"):
         ids |= named.pop(option, set())
@@ -320,7 +357,12 @@ def csv_columns(
 
 
 HELP = {
-    "tokenizer": "How texts become sets of tokens; default: words, for a column of texts."
+    "tokenizer": "How texts become sets of tokens; default: words, for a column of texts.",
+    WITHIN: "How far apart both rows may be in a further column, such as 'time=10 min' "
+    "or 'price=5 %'. A range such as 'time=-1 h..0 h' is for the right row's value minus "
+    "the left row's. Repeat the option for several columns.",
+    "box": "Length of a periodic box for all columns of coordinates. Or lengths such as "
+    "10,10,none, where none is an open column, or x=10,y=20.",
 }
 """Option -> its help, if it differs from the help in Python."""
 
@@ -348,6 +390,10 @@ def _option(field: Field[Any], hint: Any) -> click.Option:
         how |= {"type": NAMES if hint == Columns else click.Path(), "multiple": True}
     elif hint == tuple[str, str]:
         how |= {"nargs": 2}
+    elif field.name == WITHIN:
+        how |= {"type": TOLERANCES, "multiple": True}
+    elif field.name == "box":
+        how |= {"type": BOX}
     else:
         how |= {
             "type": WORD_OR_FALSE

@@ -106,9 +106,9 @@ def make_windows(
     of windows.
 
     Let u = 2**-53. A computed total of d squares has a relative error of at most (d +
-    2) u, apart from underflow. For p-th powers, the error is at most (d + 2p + 208) u,
-    with up to 52 roots and products for the bits of p after the point. The
-    error of the total's root is p times smaller, plus one rounding.
+    2) u, apart from underflow. For p-th powers, the error is at most (d + 2p + 208) u.
+    If p is not whole, this includes up to 52 roots and products. The error of the
+    total's root is p times smaller, plus one rounding.
 
     h depends on two totals for each of the two points of a pair. The points are at most
     `gap` apart. So totals of one point are at most twice the totals of the other, plus

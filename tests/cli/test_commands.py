@@ -5,6 +5,7 @@ import re
 from importlib.util import find_spec
 
 import dask
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -192,6 +193,41 @@ def test_numbers_within_several_distances(points):
         found.to_numpy()
         == points.simjoin.neighbor_counts(several, on=["x", "y"]).to_numpy()
     ).all()
+
+
+def test_tolerances_and_boxes(points):
+    when = pd.Timestamp("2024-05-01") + pd.to_timedelta(np.arange(len(points)), "min")
+    table = points.assign(t=when, n=np.arange(len(points)) % 9)
+    table.to_parquet("times.parquet")
+    table.to_csv("times.csv", index=False)
+    for words, options in (
+        (
+            ["--within", "t=9 min", "--within", "n=2"],
+            {"within": {"t": "9 min", "n": 2}},
+        ),
+        (["--within", "n=20 %", "--box", "1"], {"within": {"n": "20 %"}, "box": 1}),
+        (["--box", "1,none"], {"box": [1, None]}),
+        (["--box", "y=1"], {"box": {"y": 1}}),
+        (
+            ["--within", "t=-1 h..0 min", "--pairs", "both"],
+            {"within": {"t": ("-1 h", "0 min")}, "pairs": "both"},
+        ),
+    ):
+        wanted = table.simjoin.count_pairs(0.1, on=["x", "y"], **options)
+        for name in ("times.parquet", "times.csv"):
+            if "t" in options.get("within", {}) and name == "times.csv":
+                continue
+            ran = run("count-pairs", name, "--eps", "0.1", *words, *ON)
+            assert ran.stdout == f"{wanted}\n"
+    counted = ("count-pairs", "times.csv", "--eps", "0.1", *ON)
+    ran = run(*counted, "--within", "t=9 min", code=2)
+    assert "CSV files hold times as texts; use Parquet files." in ran.output
+    ran = run(*counted, "--within", "9 min", code=2)
+    assert "'9 min' names no column; use COLUMN=TOLERANCE" in ran.output
+    ran = run(
+        "count-pairs", "times.parquet", "--eps", "1", "--within", "t=9 parsec", code=2
+    )
+    assert "--within 't=9 parsec' is not allowed" in ran.output
 
 
 @pytest.mark.parametrize("keep", ["last", False])

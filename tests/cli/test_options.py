@@ -35,6 +35,8 @@ WORDS = {
     "max_eps": ("2", 2.0),
     "max_distance": ("2", 2.0),
     "cluster_selection_epsilon": ("2", 2.0),
+    "within": ("a=b=-1 h..2", {"a=b": ("-1 h", 2.0)}),
+    "box": ("1.5,none", [1.5, None]),
 }
 
 

@@ -77,6 +77,9 @@ FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1[ ]*$", re.MULTILINE | re.DOTALL)
 LITERAL = re.compile(r"::\n\n(?:[ ]+.*\n|\n)+")
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)", re.DOTALL)
+LIST = re.compile(r"CODE(, CODE)*")
+"""Matches a cell that only lists options, which is no sentence."""
+
 CODE = re.compile(r"(`{1,2})(?=\S).+?\1", re.DOTALL)
 TAG = re.compile(r"</?\w+[^>\n]*>|\{\w+\}(?=`)|https?://\S+")
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s+|\s*>\s?")
@@ -111,7 +114,7 @@ def check(sentence: Sentence) -> Iterator[Finding]:
                     text[match.end() :][:25],
                 )
                 yield Finding(line, kind, f"{before}{match[0]}{after}".strip())
-    if (words := len(WORD.findall(text))) > LONGEST:
+    if (words := len(WORD.findall(text))) > LONGEST and not LIST.fullmatch(text):
         yield Finding(line, "long", f"{words} words: {text[:60]}")
 
 
