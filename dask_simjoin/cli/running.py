@@ -4,6 +4,7 @@ progress.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.util
 import logging
@@ -13,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.resource_tracker import ensure_running
 from types import FrameType
 from typing import Any
@@ -25,7 +26,7 @@ from dask.system import CPU_COUNT
 from dask.utils import format_time
 from distributed import Client, LocalCluster, Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
-from distributed.utils import LoopRunner
+from tornado.ioloop import IOLoop
 
 from dask_simjoin.catalog import HOME
 from dask_simjoin.request.columns import optional
@@ -146,23 +147,32 @@ def _own_cluster(
 
 
 @contextlib.contextmanager
-def _loop_without_interrupts() -> Iterator[Any]:
+def _loop_without_interrupts() -> Iterator[IOLoop]:
     """Yield an event loop in a thread that blocks Ctrl-C.
 
     Processes that it starts inherit this. A terminal sends Ctrl-C to all processes, but
     the program stops its workers itself.
     """
-    runner = LoopRunner()
+    started: Future[tuple[IOLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        stopped = asyncio.Event()
+        started.set_result((IOLoop.current(), stopped))
+        await stopped.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     ensure_running()  # it would unblock signals in the thread that starts it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        runner.start()
+        thread.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    loop, stopped = started.result()
     try:
-        yield runner.loop
+        yield loop
     finally:
-        runner.stop()
+        loop.add_callback(stopped.set)
+        thread.join()
 
 
 def _cluster(backend: str) -> Any:
