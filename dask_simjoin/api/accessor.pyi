@@ -28,7 +28,7 @@ from dask_simjoin.request.options import (
     Radius,
     Size,
 )
-from dask_simjoin.request.requests import GraphMode, How, NearestHow, Ties
+from dask_simjoin.request.requests import GraphMode, How, Matching, NearestHow, Ties
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import AnyTokenizer, Comparison, Similarity, Threshold
 from dask_simjoin.sets.requests import Method as SetsMethod
@@ -89,6 +89,7 @@ class SimJoinAccessor(Generic[F]):
         by: Columns = None,
         within: Mapping[Hashable, Any] | None = None,
         different: Columns = None,
+        matching: Matching = "all",
         id: Hashable | None = None,
         left_id: Hashable | None = None,
         right_id: Hashable | None = None,

@@ -13,18 +13,23 @@ import pandas as pd
 
 from dask_simjoin.api.knn import nearest
 from dask_simjoin.api.near_duplicates import with_row_id
+from dask_simjoin.api.numbered import (
+    POSITION,
+    by_number,
+    check_ids,
+    numbered_by_index,
+    rows_of_pairs,
+)
 from dask_simjoin.calls.decorators import frame_verb
 from dask_simjoin.calls.drivers import Drivers
 from dask_simjoin.calls.examples import pairs_example
 from dask_simjoin.calls.groups import moved_apart
 from dask_simjoin.calls.inputs import check_other, one_or_two
-from dask_simjoin.engine.base import frames_for, searcher_for
+from dask_simjoin.engine.base import searcher_for
 from dask_simjoin.engine.compat import to_host, values_of
-from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.native import native
-from dask_simjoin.errors import TABLES, SimJoinWarning, in_table
+from dask_simjoin.errors import TABLES, SimJoinWarning
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.planning.partition import check_summaries, summarise_ids
 from dask_simjoin.request.columns import example_of, free_name
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import ClosestPairsRequest
@@ -34,13 +39,7 @@ from dask_simjoin.tasks.closest import (
     closest,
     first_pairs,
 )
-from dask_simjoin.tasks.matches import measured
 from dask_simjoin.tasks.nearest import Neighbors
-
-POSITION = "row_id"
-"""Name of the column of row numbers. If the table has a column with this name,
-apostrophes are appended.
-"""
 
 GROUPS = ["left_group", "right_group"]
 """Names of the columns with the group numbers of the left and the right row of a pair.
@@ -283,26 +282,20 @@ def _pairs_of(tables: Sequence[Frame], wanted: Wanted) -> Frame:
     one_table = len(tables) == 1
     specs = [spec] if one_table else [spec, spec.right]
     for which, table, own in zip(TABLES, tables, specs, strict=False):
-        _check_ids(table, own, None if one_table else which)
-    plain = [_numbered_by_index(*one) for one in zip(tables, specs, strict=True)]
+        check_ids(table, own, None if one_table else which)
+    plain = [
+        numbered_by_index(table, list(own.on))
+        for table, own in zip(tables, specs, strict=True)
+    ]
     search = functools.partial(_search, plain, _by_number(spec, None), choice)
     sides = tables[0], tables[-1]
     rows = len(sides[0]), len(sides[1])
     best = closest(search, choice.n, rows, one_table, choice.max_total)
-    return _result(sides, spec, best, example)
+    return rows_of_pairs(sides, spec, best, example)
 
 
 CLOSEST = Drivers(_pairs_of, lambda: _lazy_pairs)
 """The two ways to find the closest pairs; see `Wanted`."""
-
-
-def _check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:
-    """Raise an error if ids are missing or repeat. `which`: name of the table; None:
-    there is only one.
-    """
-    with in_table(which):
-        ids = summarise_ids(row_ids(frame, spec.id), spec.id, frame.index)
-        check_summaries([ids], spec.id)
 
 
 def _search(
@@ -351,13 +344,6 @@ def _as_pairs(found: Frame, choice: Choice) -> RowPairs:
     return pairs if same.all() else pairs.take(same)
 
 
-def _numbered_by_index(frame: Frame, spec: JoinSpec) -> Frame:
-    """Return the coordinates of a plain frame, with row numbers as its index."""
-    rows = frame[list(spec.on)]
-    rows.index = frames_for(frame).index(np.arange(len(frame)))
-    return rows
-
-
 def _by_number(spec: JoinSpec, position: str | None) -> TotalsSpec:
     """Return the options of a search whose result has row numbers, totals and group
     numbers.
@@ -379,27 +365,4 @@ def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> Totals
     `groups`: names of the result columns of group numbers.
     """
     keep, names = (spec.on[-1:], tuple(groups)) if spec.coordinates.by else ((), ())
-    number = np.dtype(np.int64)
-    return TotalsSpec.of(
-        spec, id=position, id_dtype=number, keep=keep, names=names, other=None
-    )
-
-
-def _result(
-    tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example: Frame
-) -> Frame:
-    if not len(best.total):
-        return example
-    frames = frames_for(example)
-    columns: dict[str, Any] = {}
-    for table, own, name, kept, rows in (
-        (tables[0], spec, "left", spec.kept_left, best.left),
-        (tables[1], spec.other or spec, "right", spec.kept_right, best.right),
-    ):
-        places = frames.xp.asarray(rows)
-        columns[name] = frames.ids(row_ids(table, own.id), places)
-        columns |= frames.columns_at(table, kept, places)
-    columns["distance"] = measured(spec, frames.xp)(frames.xp.array(best.total))
-    return frames.result(
-        {name: columns[name] for name in example.columns}, len(best.total)
-    )
+    return by_number(spec, position, keep=keep, names=names)

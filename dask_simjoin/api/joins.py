@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dask_simjoin.api.matching import one_to_one
 from dask_simjoin.calls import verbs
 from dask_simjoin.calls.decorators import frame_verb
 from dask_simjoin.calls.inputs import check_other
 from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
+from dask_simjoin.request.requests import GREEDY, JoinRequest, SelfJoinRequest
 
 
 @frame_verb(JoinRequest)
@@ -35,6 +36,13 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         - "outer": all pairs, and the rows of both tables that have no match.
         - "leftsemi": the rows of this frame that have a match, with all their columns.
         - "leftanti": the rows of this frame that have no match, with all their columns.
+    matching : {"all", "greedy"}, default "all"
+        "greedy": each row is in at most one pair. All pairs are sorted by distance, then
+        by the order of their left rows, then of their right rows. A pair is taken unless
+        one of its rows is in a pair that was taken before. The pairs come in this order.
+        Without a pair, rows are as those without a match: see `how`, which cannot be
+        "leftsemi" or "leftanti". For Dask DataFrames one task needs the row numbers of
+        all pairs, and one the rows that have a partner.
     on : column or list of columns, optional
         The coordinates in both tables: numeric columns, or one column of lists as in
         `self_join`. Default: the numeric columns that both tables have, except ids.
@@ -122,6 +130,15 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     0     0     h       1.0
     1     1   NaN       NaN
 
+    The closest pairs, with each row in at most one of them:
+
+    >>> a = pd.DataFrame({"x": [0.0, 1.0]})
+    >>> b = pd.DataFrame({"x": [0.8, 2.5]})
+    >>> found = a.simjoin.join(b, 2.0, matching="greedy", return_distance=True)
+    >>> found.round(1)
+       left  right  distance
+    0     1      0       0.2
+
     All shops and all homes:
 
     >>> shops.simjoin.join(homes, 1.0, on="x", how="outer", keep=["name", "rent"])
@@ -131,6 +148,8 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     2  <NA>     i  NaN   800
     """
     check_other("join(other, eps)", request.other, eps=request.eps)
+    if request.matching == GREEDY:
+        return one_to_one(frame, request)
     return verbs.join(frame, request, DISTANCES)
 
 

@@ -57,7 +57,7 @@ from dask_simjoin.planning.left_out import LeftOut, named_tables
 from dask_simjoin.reports.run import RunReport
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import NO_OPTIONS, OPTIONS, counted
-from dask_simjoin.request.requests import ANTI, KEEPS, SEMI
+from dask_simjoin.request.requests import ANTI, GREEDY, KEEPS, SEMI
 from dask_simjoin.sets.columns import TEXTS, content_of
 
 
@@ -392,7 +392,9 @@ def _rows_written(run: Run, rows: int | None, report: RunReport | None) -> int |
     """
     alone = "right" in KEEPS.get(run.options.get("how"), ())
     joined = run.verb.output == "pairs" and not (
-        alone or any(run.options.get(name) for name in SELECTING)
+        alone
+        or run.options.get("matching") == GREEDY
+        or any(run.options.get(name) for name in SELECTING)
     )
     return (
         report.rows

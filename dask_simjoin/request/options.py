@@ -105,6 +105,7 @@ ORDER = (
     "mutual",
     "best",
     "ties",
+    "matching",
     "id",
     "left_id",
     "right_id",

@@ -60,6 +60,7 @@ How = Literal["inner", "left", "right", "outer", "leftsemi", "leftanti"]
 GraphMode = Literal["distance", "connectivity"]
 NearestHow = Literal["inner", "left", "leftanti"]
 Ties = Literal["first", "all"]
+Matching = Literal["all", "greedy"]
 
 INNER, LEFT, RIGHT, OUTER, SEMI, ANTI = HOW = get_args(How)
 
@@ -68,6 +69,9 @@ KEEPS = {LEFT: ("left",), RIGHT: ("right",), OUTER: ("left", "right")}
 
 ALL_TIES = "all"
 """Value of `ties` for a result with all rows at the distance of the last neighbor."""
+
+GREEDY = "greedy"
+"""Value of `matching` for a result with each row in at most one pair."""
 
 MIN_DISTANCE = (AUTO, "tiles")
 """Methods that support `min_distance` and ``ties="all"``."""
@@ -163,6 +167,13 @@ class JoinRequest(TwoTableOptions, Conditions, MayLose, WithUnit):
     )
     eps: Radius = field(kw_only=False, metadata=about(EPS_HELP))
     how: How = field(default="inner", metadata=about(HOW_HELP, choices=HOW))
+    matching: Matching = field(
+        default="all",
+        metadata=about(
+            "all pairs, or each row in at most one pair, closest pairs first (greedy)",
+            choices=get_args(Matching),
+        ),
+    )
     return_distance: bool = field(
         default=False, metadata=about("add the distance of each pair")
     )
@@ -172,8 +183,13 @@ class JoinRequest(TwoTableOptions, Conditions, MayLose, WithUnit):
         check_how(self.how)
         spec = keeping(self, resolve_two(self, left, right, self.eps), left, right)
         if self.how in (SEMI, ANTI):
+            if self.matching == GREEDY:
+                raise OptionError(
+                    f"how={self.how!r} is not allowed with matching={GREEDY!r}. Use "
+                    f"how={LEFT!r}, and select the rows whose 'right' is missing or not."
+                )
             return bare(spec)
-        if self.how in (RIGHT, OUTER):
+        if self.how in (RIGHT, OUTER) and self.matching != GREEDY:
             self._check_both_directions(spec)
         return with_unit(spec, self.distance_unit, self.eps)
 

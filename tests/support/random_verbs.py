@@ -306,6 +306,9 @@ class Verbs:
                 "return_distance": draw.chance("return_distance", 0.6)
             } | self.keeping(True)
         near = self.near(one, other, radii)
+        if way not in ("leftsemi", "leftanti") and draw.chance("matching", 0.25):
+            how["matching"] = "greedy"
+            near = self.matched(one, other, near)
         lazy = one.lazy.simjoin.join(
             other.lazy, eps, id=self.id, **how, **self.how, **self.engine()
         )
@@ -318,6 +321,18 @@ class Verbs:
         if way in ("right", "outer"):
             want = self.with_alone(want, near.any(0), how.get("keep"), "right")
         return Want("pairs", lazy, want)
+
+    def matched(self, one: Side, other: Side, near: np.ndarray) -> np.ndarray:
+        """Return which rows of two tables are matched one to one (n, m)."""
+        if self.metric in INEXACT:
+            raise Skipped("totals may differ by an ulp, and so their order")
+        total = totals(one.x, other.x, self.metric, self.p)
+        i, j = np.nonzero(near)
+        found = np.zeros_like(near)
+        for n in np.lexsort((j, i, total[i, j])).tolist():
+            if not (found[i[n]].any() or found[:, j[n]].any()):
+                found[i[n], j[n]] = True
+        return found
 
     def with_alone(
         self, pairs: pd.DataFrame, hit: np.ndarray, keep: Any, which: str = "left"

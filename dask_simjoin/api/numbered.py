@@ -1,0 +1,71 @@
+"""Searches whose results name rows by their numbers, and results made from these."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.ids import row_ids
+from dask_simjoin.errors import in_table
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.partition import check_summaries, summarise_ids
+from dask_simjoin.request.spec import JoinSpec, TotalsSpec
+from dask_simjoin.tasks.closest import RowPairs
+from dask_simjoin.tasks.matches import measured
+
+POSITION = "row_id"
+"""Name of the column of row numbers. If the table has a column with this name,
+apostrophes are appended.
+"""
+
+
+def check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:
+    """Raise an error if ids are missing or repeat. `which`: name of the table; None:
+    there is only one.
+    """
+    with in_table(which):
+        ids = summarise_ids(row_ids(frame, spec.id), spec.id, frame.index)
+        check_summaries([ids], spec.id)
+
+
+def numbered_by_index(frame: Frame, columns: list[Hashable]) -> Frame:
+    """Return columns of a plain frame, with row numbers as its index."""
+    rows = frame[columns]
+    rows.index = frames_for(frame).index(np.arange(len(frame)))
+    return rows
+
+
+def by_number(spec: JoinSpec, position: str | None, **changes: Any) -> TotalsSpec:
+    """Return the options of a search whose result has row numbers and totals, for one
+    table.
+
+    A total is a distance before its root is taken. `position`: name of the column of
+    row numbers; None: the index has them.
+    """
+    number = np.dtype(np.int64)
+    none: dict[str, Any] = {"keep": (), "names": (), "other": None}
+    return TotalsSpec.of(spec, id=position, id_dtype=number, **none | changes)
+
+
+def rows_of_pairs(
+    tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example: Frame
+) -> Frame:
+    """Make rows of the result. `best`: positions of the rows in their tables."""
+    if not len(best.total):
+        return example
+    frames = frames_for(example)
+    columns: dict[str, Any] = {}
+    for table, own, name, kept, rows in (
+        (tables[0], spec, "left", spec.kept_left, best.left),
+        (tables[1], spec.other or spec, "right", spec.kept_right, best.right),
+    ):
+        places = frames.xp.asarray(rows)
+        columns[name] = frames.ids(row_ids(table, own.id), places)
+        columns |= frames.columns_at(table, kept, places)
+    columns["distance"] = measured(spec, frames.xp)(frames.xp.array(best.total))
+    return frames.result(
+        {name: columns[name] for name in example.columns}, len(best.total)
+    )

@@ -1,0 +1,64 @@
+"""Match rows of two tables one to one, by ascending distance.
+
+All pairs within the distance are sorted by their total, then by the left row, then by
+the right row. A pair is taken if neither of its rows is in a pair that was taken before.
+The order is strict, so the result does not depend on partitions, or on the order of the
+given pairs. It is also the only stable matching: for each pair that is not taken, one of
+its rows is in an earlier pair.
+
+A pair can lose its rival late in this order, so no task can decide with a part of the
+pairs. One task receives them all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dask_simjoin.engine.base import host_kernels
+from dask_simjoin.engine.compat import to_host, values_of
+from dask_simjoin.errors import BudgetError
+from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.request.messages import size_text
+from dask_simjoin.tasks.closest import NO_PAIRS, RowPairs
+
+MATCH_BYTES = 64
+"""Memory for each pair: two row numbers and the total, their copies while the pairs of
+several tasks are joined, and the order.
+"""
+
+
+def check_matching(free: int | None, request: str, *numbers: int) -> None:
+    """Raise an error if all pairs do not fit in the memory of one task. `free`: bytes;
+    None: no limit.
+    """
+    pairs = sum(numbers)
+    if free is not None and pairs * MATCH_BYTES > free:
+        raise BudgetError(
+            f"matching='greedy' needs all pairs at once: {request} gives {pairs:,}, "
+            f"which take {size_text(pairs * MATCH_BYTES, free)}, but only "
+            f"{size_text(free)} are free. Use a smaller eps, or "
+            "knn_join(other, 1, mutual=True), which returns only pairs of rows that "
+            "are nearest to each other."
+        )
+
+
+def greedy(pairs: RowPairs) -> RowPairs:
+    """Return the pairs that are taken, in their order."""
+    left, right, total = pairs[:3]
+    if not len(left):
+        return pairs
+    order, chosen = np.lexsort((right, left, total)), np.empty(len(left), np.int64)
+    taken = (np.zeros(int(side.max()) + 1, bool) for side in (left, right))
+    number = host_kernels("matching").select(order, left, right, *taken, chosen)
+    return pairs.take(chosen[:number])
+
+
+def greedy_of_frames(*found: Frame) -> RowPairs:
+    """Match the rows of all pairs. `found`: frames with row numbers in the columns
+    "left" and "right", and totals in "distance".
+    """
+    columns = [
+        np.concatenate([to_host(values_of(one[name])) for one in found])
+        for name in ("left", "right", "distance")
+    ]
+    return greedy(RowPairs(*columns)) if found else NO_PAIRS

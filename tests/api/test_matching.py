@@ -1,0 +1,101 @@
+"""One-to-one joins of plain and lazy tables."""
+
+import dask
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_simjoin.errors import DuplicateIdError, OptionError
+from tests.support.frames import split
+from tests.support.profiles import examples
+from tests.tasks.test_matching import by_definition
+
+POINTS = st.lists(st.tuples(*[st.integers(0, 4)] * 2), min_size=1, max_size=15)
+
+
+@settings(max_examples=examples(60))
+@given(
+    left=POINTS,
+    right=POINTS,
+    how=st.sampled_from(["inner", "left", "right", "outer"]),
+    data=st.data(),
+)
+def test_matches_are_those_of_the_definition(left, right, how, data):
+    x, y = np.array(left, float), np.array(right, float)
+    total = ((x[:, None] - y) ** 2).sum(-1)
+    near = [(total[i, j], i, j) for i, j in np.argwhere(total <= 2).tolist()]
+    wanted = [(i, j) for _, i, j in by_definition(near)]
+    alone = [
+        sorted({*range(len(s))} - {p[k] for p in wanted}) for k, s in ((0, x), (1, y))
+    ]
+    a, b = (pd.DataFrame(side, columns=["x", "y"]) for side in (x, y))
+    a.loc[len(a)] = np.nan  # a row without coordinates has no partner
+    alone[0].append(len(x))
+    cuts = [data.draw(st.lists(st.integers(0, len(s)), max_size=2)) for s in (x, y)]
+    kinds = st.sampled_from(["entity", "spatial", "auto"])
+    for one, other, more in (
+        (a, b, {}),
+        (split(a, cuts[0]), split(b, cuts[1]), {"partitioning": data.draw(kinds)}),
+    ):
+        lazy = one.simjoin.join(
+            other,
+            2**0.5,
+            how=how,
+            matching="greedy",
+            dropna=True,
+            keep="x",
+            return_distance=True,
+            **more,
+        )
+        (found,) = dask.compute(lazy)
+        assert list(found.dtypes) == list(lazy.dtypes)
+        pairs = found[found["left"].notna() & found["right"].notna()]
+        assert list(zip(pairs["left"], pairs["right"], strict=True)) == wanted
+        squares = [round(distance**2) for distance in pairs["distance"]]
+        assert squares == [total[pair] for pair in wanted]
+        assert pairs["x_left"].tolist() == [x[i, 0] for i, _ in wanted]
+        assert pairs["x_right"].tolist() == [y[j, 0] for _, j in wanted]
+        for k, (side, away) in enumerate((("left", "right"), ("right", "left"))):
+            rows = sorted(found[side][found[away].isna()])
+            assert rows == (alone[k] if how in (side, "outer") else [])
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_own_distances_units_and_ids(lazy):
+    left = pd.DataFrame({"lat": [0.0, 0.001, 0.01], "lon": 0.0, "r": [500.0, 1.0, 2e3]})
+    right = pd.DataFrame({"lat": [0.0011, 0.0, 0.02], "lon": 0.0}, index=list("abc"))
+    a, b = (split(left, [1]), split(right, [2])) if lazy else (left, right)
+    how = {"on": ["lat", "lon"], "metric": "haversine", "matching": "greedy"}
+    how |= {"return_distance": True, "distance_unit": "km", "how": "outer"}
+    (found,) = dask.compute(a.simjoin.join(b, "r", **how))
+    pairs = found.dropna()
+    assert pairs[["left", "right"]].to_numpy().tolist() == [[0, "b"], [2, "a"]]
+    assert pairs["distance"].round(2).tolist() == [0.0, 0.99]
+    assert len(found) == 4
+
+
+def test_what_is_refused():
+    frame = pd.DataFrame({"x": [0.0, 1.0], "id": [7, 7]})
+    with pytest.raises(
+        OptionError, match="how='leftanti' is not allowed with matching"
+    ):
+        frame.simjoin.join(frame, 1, on="x", how="leftanti", matching="greedy")
+    with pytest.raises(DuplicateIdError, match="In the left table"):
+        frame.simjoin.join(frame, 1, on="x", left_id="id", matching="greedy")
+
+
+@pytest.mark.parametrize("metric", ["canberra", "braycurtis", "hamming", "cosine"])
+def test_metrics(metric):
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(1, 5, (n, 3)).astype(float) for n in (20, 15))
+    a, b = (pd.DataFrame(side, columns=["x", "y", "z"]) for side in (x, y))
+    how = {"on": ["x", "y", "z"], "metric": metric, "return_distance": True}
+    every = a.simjoin.join(b, 0.5, **how)
+    rows = every[["distance", "left", "right"]].itertuples(index=False, name=None)
+    wanted = {(i, j) for _, i, j in by_definition(list(rows))}
+    for one, other in ((a, b), (split(a, [5]), split(b, [9]))):
+        found = one.simjoin.join(other, 0.5, matching="greedy", **how)
+        (found,) = dask.compute(found)
+        assert set(zip(found["left"], found["right"], strict=True)) == wanted

@@ -1,0 +1,73 @@
+"""One-to-one matching of pairs, against its definition."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dask_simjoin.errors import BudgetError
+from dask_simjoin.tasks.closest import RowPairs
+from dask_simjoin.tasks.matching import check_matching, greedy, greedy_of_frames
+from tests.support.profiles import examples
+
+
+def by_definition(pairs):
+    """Take sorted pairs (total, left, right), unless one of their rows is taken."""
+    lefts, rights, found = set(), set(), []
+    for total, left, right in sorted(pairs):
+        if left not in lefts and right not in rights:
+            lefts.add(left)
+            rights.add(right)
+            found.append((total, left, right))
+    return found
+
+
+def mutual_rounds(pairs):
+    """Take in rounds the pairs that are the first one of both rows."""
+    found, rest = [], sorted(pairs)
+    while rest:
+        first = [{}, {}]
+        for pair in rest:
+            for side in (0, 1):
+                first[side].setdefault(pair[1 + side], pair)
+        taken = [p for p in rest if first[0][p[1]] == p == first[1][p[2]]]
+        found += taken
+        gone = [{pair[1 + side] for pair in taken} for side in (0, 1)]
+        rest = [p for p in rest if p[1] not in gone[0] and p[2] not in gone[1]]
+    return sorted(found)
+
+
+ROWS = st.integers(0, 9)
+PAIRS = st.sets(st.tuples(ROWS, ROWS), max_size=60)
+
+
+@settings(max_examples=examples(300))
+@given(pairs=PAIRS, data=st.data())
+def test_pairs_are_taken_by_ascending_distance(pairs, data):
+    total = st.sampled_from([0.0, 0.5, 1.0, 2.0])
+    every = [
+        (data.draw(total), *pair) for pair in data.draw(st.permutations(list(pairs)))
+    ]
+    columns = list(zip(*every, strict=True)) or [(), (), ()]
+    totals, left, right = (
+        np.array(c, kind) for c, kind in zip(columns, (float, int, int), strict=True)
+    )
+    found = greedy(RowPairs(left, right, totals))
+    taken = list(zip(found.total, found.left, found.right, strict=True))
+    assert taken == by_definition(every) == mutual_rounds(every)
+    frames = [
+        pd.DataFrame(
+            {"left": left[part], "right": right[part], "distance": totals[part]}
+        )
+        for part in (slice(0, 7), slice(7, None))
+    ]
+    for one, other in zip(greedy_of_frames(*frames)[:3], found[:3], strict=True):
+        assert one.tolist() == other.tolist()
+
+
+def test_pairs_that_do_not_fit_are_refused():
+    check_matching(None, "eps=1", 10**12)
+    check_matching(128, "eps=1", 1, 1)
+    with pytest.raises(BudgetError, match=r"needs all pairs at once: eps=1 gives 3, "):
+        check_matching(128, "eps=1", 1, 2)
