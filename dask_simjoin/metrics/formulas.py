@@ -91,7 +91,6 @@ def bray_curtis_coordinates(x: Array) -> Array:
             whole += x[:, k]
         divisor = np.where(whole > 0, whole, 1.0)
         shares = x / divisor[:, None]
-    shares[~np.isfinite(whole)] = np.nan
     return np.concatenate([shares, logarithms(whole)[:, None] / 2], axis=1)
 
 

@@ -958,6 +958,42 @@ MUTATIONS = [
         "planning/test_visits.py",
     ),
     Mutation(
+        K + "gates.py",
+        "        if q.y[i, k] != d.y[j, k]:\n            return math.inf\n",
+        "        pass\n",
+        "metrics/test_formulas.py -k apart",
+    ),
+    Mutation(
+        "metrics/distances.py",
+        "        away += sum(self.box) * 2.0**-40\n",
+        "",
+        "calls/test_box.py -k circle",
+    ),
+    Mutation(
+        "metrics/distances.py",
+        "(), 2 * len(self.box))",
+        "(), 0)",
+        "calls/test_box.py -k any_size",
+    ),
+    Mutation(
+        "metrics/distances.py",
+        "longer = 2.0 ** max(0.0, 1 / self.norm - 0.5)",
+        "longer = 1.0",
+        "calls/test_box.py -k circle",
+    ),
+    Mutation(
+        "metrics/formulas.py",
+        "4 * math.atanh(distance) * MORE",
+        "3 * math.atanh(distance) * MORE",
+        "metrics/test_formulas.py -k candidates",
+    ),
+    Mutation(
+        "metrics/formulas.py",
+        "4 * distance / (1 + distance)",
+        "3 * distance / (1 + distance)",
+        "metrics/test_formulas.py -k candidates",
+    ),
+    Mutation(
         "planning/visits.py",
         "first = min(capacity, used)",
         "first = min(capacity + 1, used)",

@@ -152,6 +152,18 @@ def test_two_tables_groups_and_conditions(metric):
         assert as_set(pairs) == set(zip(*np.nonzero(near & allowed), strict=True))
 
 
+@pytest.mark.parametrize(
+    ("metric", "eps"), [("hamming", 0.9), ("canberra", 0.44), ("braycurtis", 0.17)]
+)
+def test_groups_are_apart_beside_many_tolerances(metric, eps):
+    """Tolerances make more rows candidates, also of other groups."""
+    names = list("pqrstuvw")
+    frame = pd.DataFrame({"x": [1.0, 1.0, 1.0, 1.0], "g": [0, 1, 0, 2]})
+    frame = frame.assign(**dict.fromkeys(names, 0.0))
+    how = {"on": "x", "metric": metric, "by": "g", "within": dict.fromkeys(names, 1)}
+    assert as_set(frame.simjoin.self_join(eps, **how)) == {(0, 2)}
+
+
 @pytest.mark.parametrize("metric", NAMES)
 def test_own_distances_lists_and_arrays(metric):
     frame = rows_on_a_lattice(60)
