@@ -78,18 +78,18 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     max_distance : float or str, optional
         Largest distance of a pair. It may have a unit, like `eps` of `self_join`.
         Default: no limit.
+    distance_unit : str, optional
+        Unit of the column `distance`, as in `self_join`. Default: the unit in
+        `max_distance`, or the unit of the metric.
+    on, left_on, right_on, id, left_id, right_id, keep, suffixes
+        As in `join`, and without `other` as in `self_join`.
     by : column or list of columns, optional
         Columns whose values must be equal in both rows, as in `self_join`. Without
         `per_group`, the result has the `n` closest pairs of all groups together.
     per_group : bool, default False
         Whether to find the `n` closest pairs of each group of `by`, instead of all
         groups together.
-    distance_unit : str, optional
-        Unit of the column `distance`, as in `self_join`. Default: the unit in
-        `max_distance`, or the unit of the metric.
-    on, left_on, right_on, id, left_id, right_id, keep, suffixes
-        As in `join`, and without `other` as in `self_join`.
-    metric, p, dropna, blocksize, threads
+    metric, dropna, p, threads, blocksize
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial"}, default "auto"
         As in `knn_join`.

@@ -158,17 +158,17 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
         Largest distance, finite and >= 0, in the units of the metric; see `self_join`.
     mode : {"distance", "connectivity"}, default "distance"
         The entries of the matrix: distances, or 1.
+    id : column, optional
+        A column to exclude from the default coordinates. Its values are not read, so
+        they may repeat.
+    distance_unit : str, optional
+        Unit of the distances, as in `self_join`. Default: the unit in `eps`, or the
+        unit of the metric.
     include_self : bool, default False
         Whether each row is a neighbor of itself. scikit-learn's NearestNeighbors needs
         this if the queries are the fitted rows. DBSCAN and OPTICS of scikit-learn do
         not need it, because they add each row themselves.
-    distance_unit : str, optional
-        Unit of the distances, as in `self_join`. Default: the unit in `eps`, or the
-        unit of the metric.
-    id : column, optional
-        A column to exclude from the default coordinates. Its values are not read, so
-        they may repeat.
-    on, by, within, different, metric, p, box, dropna, method, partitioning, blocksize, threads
+    on, metric, by, within, different, dropna, p, box, threads, blocksize, partitioning, method
         As in `self_join`.
 
     Returns

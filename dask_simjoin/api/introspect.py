@@ -184,7 +184,7 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
         `knn_join`.
     k : int, optional
         Number of neighbors, as in `knn_join`.
-    on, id, metric, p, dropna, method, approximate
+    on, metric, id, dropna, p, method, approximate
         As in `self_join`, or with `k` as in `knn_join`.
 
     Returns

@@ -48,6 +48,18 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         `self_join`. Default: the numeric columns that both tables have, except ids.
     left_on, right_on : column or list of columns, optional
         The coordinates of each table in the same order, if their names differ.
+    id, left_id, right_id : column, optional
+        The columns that identify rows: one name for both tables, or one for each.
+        Default: the index labels.
+    return_distance : bool, default False
+        Whether to add the column `distance`.
+    distance_unit : str, optional
+        As in `self_join`.
+    keep : column or list of columns, optional
+        Columns of any dtype to copy into the result. Names that both tables have get
+        `suffixes`, as in `pandas.merge`.
+    suffixes : pair of str, default ("_left", "_right")
+        Suffixes for overlapping column names.
     by : column or list of columns, optional
         Columns of both tables whose values must be equal, as in `self_join`. Columns
         whose values are never equal, such as dates and texts, raise `ColumnError`. If a
@@ -59,23 +71,11 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         minus the left row's value.
     different : column or list of columns, optional
         Columns of both tables; both rows must differ in at least one of them.
-    id, left_id, right_id : column, optional
-        The columns that identify rows: one name for both tables, or one for each.
-        Default: the index labels.
-    keep : column or list of columns, optional
-        Columns of any dtype to copy into the result. Names that both tables have get
-        `suffixes`, as in `pandas.merge`.
-    suffixes : pair of str, default ("_left", "_right")
-        Suffixes for overlapping column names.
-    return_distance : bool, default False
-        Whether to add the column `distance`.
-    distance_unit : str, optional
-        As in `self_join`.
-    metric, p, box, dropna, method, approximate, blocksize, threads
-        As in `self_join`.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
         As in `self_join`. "spatial" shuffles both tables into the same regions of
         space. Each row of `other` is copied to all regions within `eps`.
+    metric, dropna, p, box, threads, blocksize, method, approximate
+        As in `self_join`.
 
     Returns
     -------
@@ -171,6 +171,27 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         such as embeddings. Differences of coordinates are summed in the order of the
         columns. Default: all numeric columns except `id`, booleans and "row_id". The
         default raises `ColumnError` if an integer column is named like an identifier.
+    metric : {"euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski",
+    "cosine", "haversine", "hamming", "canberra", "braycurtis"}
+        The distance, "euclidean" by default. "cosine" is 1 minus the cosine of the
+        angle between two rows. "haversine" is the distance on the Earth in meters: `on`
+        names latitude and longitude, in this order and in degrees. Longitudes may be
+        from -180 to 180, or from 0 to 360. "hamming" is the share of columns with
+        different numbers. :doc:`/reference/metrics` has all formulas.
+    id : column, optional
+        The column that identifies rows in the result; its values must be unique.
+        Default: the index labels.
+    return_distance : bool, default False
+        Whether to add the column `distance`.
+    distance_unit : str, optional
+        Unit of the column `distance`: a length or an angle for "haversine", such as
+        "km" or "arcsec", and an angle for "cosine". Default: the unit in `eps`, and the
+        unit of the metric if `eps` is a number. Distances are converted after pairs are
+        decided, so pairs do not depend on the unit.
+    keep : column or list of columns, optional
+        Columns of any dtype to copy into the result, for both rows of each pair.
+    suffixes : pair of str, default ("_left", "_right")
+        Suffixes of the kept columns, for the left row and the right row of a pair.
     by : column or list of columns, optional
         Columns of any dtype whose values must be equal in both rows, such as a country
         or a day. Rows of different groups are not compared. Rows with a missing value
@@ -183,16 +204,16 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     different : column or list of columns, optional
         Columns of any dtype that identify a thing, such as a ship. Both rows must
         differ in at least one of them. A missing value equals a missing value.
-    id : column, optional
-        The column that identifies rows in the result; its values must be unique.
-        Default: the index labels.
-    metric : {"euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski",
-    "cosine", "haversine", "hamming", "canberra", "braycurtis"}
-        The distance, "euclidean" by default. "cosine" is 1 minus the cosine of the
-        angle between two rows. "haversine" is the distance on the Earth in meters: `on`
-        names latitude and longitude, in this order and in degrees. Longitudes may be
-        from -180 to 180, or from 0 to 360. "hamming" is the share of columns with
-        different numbers. :doc:`/reference/metrics` has all formulas.
+    pairs : {"unique", "both"}, default "unique"
+        "unique" returns each pair once; `left` is the row that comes first in the
+        frame. "both" returns each pair in both directions.
+    include_self : bool, default False
+        Whether each row is also a pair with itself. Different rows with equal
+        coordinates are always pairs.
+    dropna : bool, default False
+        Whether rows with a missing, NaN or infinite coordinate have no partner.
+        Otherwise they raise `CoordinateError`. Results that have the rows of the input,
+        such as a left join, keep these rows: see :doc:`/guide/missing-values`.
     p : int or float, default 2
         The power for "minkowski": a number from 1 on, or ``float("inf")``.
     box : float, list or dict, optional
@@ -201,49 +222,11 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         such columns. Coordinates are from 0 to the length. Distances are to the nearest
         image: the difference in a column is ``min(t, length - t)``, where t is the
         absolute difference.
-    pairs : {"unique", "both"}, default "unique"
-        "unique" returns each pair once; `left` is the row that comes first in the
-        frame. "both" returns each pair in both directions.
-    include_self : bool, default False
-        Whether each row is also a pair with itself. Different rows with equal
-        coordinates are always pairs.
-    return_distance : bool, default False
-        Whether to add the column `distance`.
-    distance_unit : str, optional
-        Unit of the column `distance`: a length or an angle for "haversine", such as
-        "km" or "arcsec", and an angle for "cosine". Default: the unit in `eps`, and the
-        unit of the metric if `eps` is a number. Distances are converted after pairs are
-        decided, so pairs do not depend on the unit.
-    keep : column or list of columns, optional
-        Columns of any dtype to copy into the result, for both rows of each pair.
-    suffixes : pair of str, default ("_left", "_right")
-        Suffixes of the kept columns, for the left row and the right row of a pair.
-    dropna : bool, default False
-        Whether rows with a missing, NaN or infinite coordinate have no partner.
-        Otherwise they raise `CoordinateError`. Results that have the rows of the input,
-        such as a left join, keep these rows: see :doc:`/guide/missing-values`.
-    method : {"auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"} or
-    object, default "auto"
-        The algorithm within a chunk. All methods return the same pairs.
-
-        - "sweep": sorts rows by one column, and divides them by a grid of the others;
-          for up to 4 columns, on CPUs only.
-        - "tiles": groups of nearby rows with bounding boxes; for any number of columns.
-        - "grid", "nested_loop", "zorder", "kmeans": published methods for comparison.
-          "grid" compares rows of nearby cells, and "nested_loop" compares all rows.
-          "zorder" uses lists in Z-order, and "kmeans" uses clusters with windows at
-          their borders.
-
-        An object of `dask_simjoin.methods` sets options of a method, such as
-        ``methods.Grid(indexed=4)``.
-    approximate : bool, default False
-        With ``method="kmeans"``, whether to skip pairs of rows in different clusters.
-        The result may then miss pairs; `plan` and `profile` estimate the share that is
-        found.
-    partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
-        How the rows of a Dask DataFrame are divided into chunks; see Notes. All choices
-        return the same pairs. "auto" chooses the fastest one by a cost estimate; on
-        GPUs it chooses "replicated" if all rows fit in one chunk.
+    threads : int, optional
+        Number of threads for a frame in memory. Default: the configuration value
+        ``simjoin.threads``, or all cores that the process may use; outside the main
+        thread 1. Results do not depend on it, but pairs may come in another order. A
+        Dask DataFrame uses the threads of Dask instead.
     blocksize : int or str, optional
         Largest size of one chunk's coordinates and ids, and of one partition of the
         result: a number of bytes, or text such as "64 MiB". The configuration values
@@ -257,11 +240,15 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         - on GPUs, 1/12 of the GPU's memory, at most 12 GiB for a chunk. Verbs that
           return no pairs put all rows into one chunk if it fits in three quarters of
           the memory, with its index and its results.
-    threads : int, optional
-        Number of threads for a frame in memory. Default: the configuration value
-        ``simjoin.threads``, or all cores that the process may use; outside the main
-        thread 1. Results do not depend on it, but pairs may come in another order. A
-        Dask DataFrame uses the threads of Dask instead.
+    partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
+        How the rows of a Dask DataFrame are divided into chunks; see Notes. All choices
+        return the same pairs. "auto" chooses the fastest one by a cost estimate; on
+        GPUs it chooses "replicated" if all rows fit in one chunk.
+    method : str or object, default "auto"
+        The algorithm within a chunk. All methods return the same pairs, and "auto"
+        chooses a fast one. Other methods are for research: see :doc:`/methods`.
+    approximate : bool, default False
+        For research: whether a method may miss pairs; see :doc:`/methods`.
 
     Returns
     -------
@@ -335,14 +322,6 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     are counted first, unless rows have similar numbers of neighbors and the whole
     result takes at most a quarter of a thread's memory. Partitions may then be somewhat
     larger.
-
-    *Methods.* A tile is a group of up to 64 rows (128 on GPUs) that are neighbors in
-    the order of a k-d tree, with a bounding box. Two tiles are compared only if their
-    boxes are within `eps`. On GPUs, with 9 or more columns, tensor cores compare rows
-    in float16 with a bound on the error. This decides most pairs, and float64 decides
-    the others: see :doc:`/explanation/kernels`. "grid" follows GPU-Join (Gowanlock &
-    Karsin, "GPU-accelerated similarity self-join for multi-dimensional data", section
-    4). It stores only cells with rows, and visits half of the neighbor cells.
 
     Examples
     --------

@@ -59,7 +59,7 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
         they may repeat.
     distance_unit : str, optional
         Unit of the distances, as in `self_join`. Default: the unit of the metric.
-    on, metric, p, dropna, partitioning, blocksize, threads
+    on, metric, dropna, p, threads, blocksize, partitioning
         As in `self_join`; "replicated" is not supported.
 
     Returns
@@ -139,6 +139,21 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
           `join`; `rank` becomes "Int64".
         - "leftanti": the rows of this frame that have no neighbor, with all their
           columns.
+    distance_unit : str, optional
+        Unit of the column `distance`, as in `self_join`. Default: the unit in
+        `max_distance`, else the unit in `min_distance`, else the unit of the metric.
+    on, left_on, right_on, id, left_id, right_id, keep, suffixes
+        As in `join`, and without `other` as in `self_join`.
+    by : column or list of columns, optional
+        Columns whose values must be equal in both rows, as in `self_join`. It requires
+        `max_distance`.
+    within : dict, optional
+        How far apart both rows may be in further columns, as in `self_join`; it requires
+        `max_distance`. A range such as ``{"time": ("-1 h", "0 h")}`` finds the nearest
+        earlier rows: it is for the neighbor's value minus the row's own value.
+    different : column or list of columns, optional
+        Columns; a row and its neighbors differ in at least one of them. It requires
+        `max_distance`.
     mutual : bool, default False
         Whether to keep only mutual neighbors: each row is among the `k` nearest
         neighbors of the other row. With ``k=1`` these are mutual best matches. It
@@ -151,22 +166,7 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
         - "all": all of them. A row then has more than `k` neighbors, and their ranks
           continue. With `mutual`, two rows are mutual neighbors if each is among all
           neighbors of the other. cuDF frames and ``method="zorder"`` do not support it.
-    distance_unit : str, optional
-        Unit of the column `distance`, as in `self_join`. Default: the unit in
-        `max_distance`, else the unit in `min_distance`, else the unit of the metric.
-    by : column or list of columns, optional
-        Columns whose values must be equal in both rows, as in `self_join`. It requires
-        `max_distance`.
-    within : dict, optional
-        How far apart both rows may be in further columns, as in `self_join`; it requires
-        `max_distance`. A range such as ``{"time": ("-1 h", "0 h")}`` finds the nearest
-        earlier rows: it is for the neighbor's value minus the row's own value.
-    different : column or list of columns, optional
-        Columns; a row and its neighbors differ in at least one of them. It requires
-        `max_distance`.
-    on, left_on, right_on, id, left_id, right_id, keep, suffixes
-        As in `join`, and without `other` as in `self_join`.
-    metric, p, box, dropna, blocksize, threads
+    metric, dropna, p, box, threads, blocksize
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial"}, default "auto"
         As in `self_join`. With "spatial" each row belongs to one region only.

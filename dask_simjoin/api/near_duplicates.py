@@ -25,13 +25,6 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     eps : float or str
         Largest distance of duplicates, in the units of the metric; see `self_join`. 0
         finds equal rows.
-    keep : {"first", "last", False} or column, default "first"
-        The row to keep of several near rows. It is marked False.
-
-        - "first", "last": the first or the last row in the frame.
-        - A numeric column: the row with the largest value; among equal values the first
-          row. Rows without a value come last.
-        - False: no row; every row near another row is marked.
     grouping : {"greedy", "connected"}, default "greedy"
         The rows that count as duplicates of each other. With ``eps=0`` or
         ``keep=False`` both give the same result.
@@ -45,11 +38,18 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     id : column, optional
         A column to exclude from the default coordinates. Its values are not read, so
         they may repeat. The column of `keep` is also excluded, unless `on` names it.
-    on, by, within, different, metric, p, box, dropna, method, blocksize, threads
-        As in `self_join`.
+    keep : {"first", "last", False} or column, default "first"
+        The row to keep of several near rows. It is marked False.
+
+        - "first", "last": the first or the last row in the frame.
+        - A numeric column: the row with the largest value; among equal values the first
+          row. Rows without a value come last.
+        - False: no row; every row near another row is marked.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
         As in `self_join`. For "greedy", "auto" is "entity", which keeps the order of
         rows.
+    on, metric, by, within, different, dropna, p, box, threads, blocksize, method
+        As in `self_join`.
 
     Returns
     -------

@@ -62,7 +62,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
         With "eom", clusters with more rows are split.
     allow_single_cluster : bool
         Whether all rows may be one cluster.
-    on, id, metric, p, dropna, partitioning, blocksize, threads
+    on, metric, id, dropna, p, threads, blocksize, partitioning
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns
@@ -127,7 +127,7 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
         its two rows and their core distances. If `min_samples` is 1, the default, the
         length is the distance of the rows. A value above the number of rows raises an
         error.
-    on, id, metric, p, dropna, partitioning, blocksize, threads
+    on, metric, id, dropna, p, threads, blocksize, partitioning
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns

@@ -76,7 +76,7 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
         row itself.
     within, different
         As in `self_join`. With a tolerance for times, this is ST-DBSCAN.
-    on, by, id, metric, p, box, dropna, method, partitioning, blocksize, threads
+    on, metric, id, by, dropna, p, box, threads, blocksize, partitioning, method
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns
@@ -139,11 +139,11 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
         larger data. It stores only a minimum spanning forest, so memory grows with the
         rows, not with the pairs. For every ``eps <= max_eps``, core rows and their
         clusters equal ``dbscan(eps, min_samples)``.
-    on, by, id, dropna, method, partitioning, blocksize, threads
-        As in `self_join`. `id` has one effect only: its column is not a coordinate.
     metric, p
         As in `self_join`. Mode "edges" takes only "euclidean", or the equivalent
         "minkowski" with ``p=2``.
+    on, id, by, dropna, threads, blocksize, partitioning, method
+        As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns
     -------

@@ -184,10 +184,17 @@ def index(frame: Frame, request: MakeIndex) -> Index:
     path : str or path
         A new or empty folder that all workers share, on a file system with hard links.
         Or a URL of an object store: ``s3://``, ``gs://``, ``az://`` or ``abfs://``.
-    on, id, metric, p, keep, suffixes, return_distance, distance_unit, dropna
+    on, metric, id, return_distance, distance_unit, keep, suffixes, dropna, p
         As for `self_join`. All distances of the index have the unit in `eps`, or
         `distance_unit`. Column names must be strings. Ids must stay unique as the index
         grows.
+    blocksize : int or str, optional
+        Memory of a chunk. It limits how many ids the check for duplicate ids compares
+        at once, and how many rows a file has.
+    storage_options : dict, optional
+        How to reach an object store: options of obstore, or key, secret, token,
+        endpoint_url and anon of s3fs.  By default each process reads its environment
+        variables.
     store_pairs : bool
         Also write pairs to the folder.  Then `pairs` and `changes` read pairs instead
         of computing them. Each update computes the pairs that it adds before it
@@ -200,13 +207,6 @@ def index(frame: Frame, request: MakeIndex) -> Index:
         Rows per row group: a power of two.  A row group is always read as a whole.
         Smaller row groups speed up updates of few scattered rows, and slow down other
         work.
-    blocksize : int or str, optional
-        Memory of a chunk. It limits how many ids the check for duplicate ids compares
-        at once, and how many rows a file has.
-    storage_options : dict, optional
-        How to reach an object store: options of obstore, or key, secret, token,
-        endpoint_url and anon of s3fs.  By default each process reads its environment
-        variables.
 
     Returns
     -------

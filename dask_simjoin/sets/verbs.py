@@ -53,31 +53,31 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
     similarity : {"jaccard", "dice", "cosine", "overlap"}
         For sets of a and b tokens with o in common: o/(a+b-o), 2o/(a+b), o/sqrt(ab), or
         o itself.
-    comparison : {">=", ">", "="}
-        How the similarity is compared with the threshold. Integers are compared, so
-        rounding changes no pair.
     tokenizer : str, tuple, callable or an object of `dask_simjoin.sets`, optional
         "whitespace"; "words" (runs of letters and digits); ``("delimiter", ",")``;
         ``("qgrams", 3)`` (runs of 3 characters, padded); a function from a text to a
         list of tokens. Objects of `dask_simjoin.sets` have options, such as ``QGrams(3,
         padding=False)``. None: the column holds lists.
+    return_similarity : bool
+        Add the column `similarity` (float64).
+    id, keep, suffixes
+        As in `self_join`.
+    comparison : {">=", ">", "="}
+        How the similarity is compared with the threshold. Integers are compared, so
+        rounding changes no pair.
     allow_empty : bool
         Whether rows with empty sets match each other, like other equal sets. Otherwise
         they match no row.
     allow_missing : bool
         Whether rows without a set (None, NaN) match each other; their similarity is
         NaN.
-    method : {"auto", ...} or an object of `dask_simjoin.sets`
-        The algorithm. All methods give the same pairs.
-    return_similarity : bool
-        Add the column `similarity` (float64).
-    id, keep, suffixes
+    threads
         As in `self_join`.
     blocksize : int or str, optional
         Memory of the sets of a block, and of a partition of the result, such as "64
         MiB". Default: as in `self_join`.
-    threads
-        As in `self_join`.
+    method : {"auto", ...} or an object of `dask_simjoin.sets`
+        The algorithm. All methods give the same pairs.
 
     Returns
     -------
@@ -229,18 +229,18 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
 
     Parameters
     ----------
-    on, threshold, similarity, comparison, tokenizer
+    on, threshold, similarity, tokenizer, comparison
         Two rows are near if their sets match, as in `set_self_join`.
-    keep : {"first", "last", False} or column
-        Which of several near rows stays, and is marked False: the first in the frame,
-        the last, or the row with the largest value in a numeric column. Among equal
-        values the first row stays; a missing value is below all others. ``keep=False``:
-        no row stays, so every row that matches another is True.
     grouping : {"greedy", "connected"}
         "greedy": rows are visited in order, and a row is a duplicate if it matches a
         row that stays. So no two rows that stay match, and each duplicate matches one
         of them. "connected": rows form a group if a chain of matches connects them. One
         row of each group stays, even if it does not match all rows of the group.
+    keep : {"first", "last", False} or column
+        Which of several near rows stays, and is marked False: the first in the frame,
+        the last, or the row with the largest value in a numeric column. Among equal
+        values the first row stays; a missing value is below all others. ``keep=False``:
+        no row stays, so every row that matches another is True.
     allow_empty, allow_missing : bool
         Whether rows with empty sets are near each other, and whether rows without a set
         are near each other. Otherwise all of these rows stay.

@@ -55,18 +55,18 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
     transpositions : bool
         Count a swap of two adjacent code points as one edit (optimal string alignment,
         a restricted Damerau-Levenshtein distance).
-    by : column or list of columns, optional
-        Columns that must be equal in both rows. Rows with a missing value in these
-        columns match no row.
     return_distance : bool
         Add the column `distance` (float64).
     id, keep, suffixes
         As in `self_join`.
+    by : column or list of columns, optional
+        Columns that must be equal in both rows. Rows with a missing value in these
+        columns match no row.
+    threads
+        As in `self_join`.
     blocksize : int or str, optional
         Memory of the texts of a block, and of a partition of the result, such as "64
         MiB". Default: as in `self_join`.
-    threads
-        As in `self_join`.
 
     Returns
     -------
@@ -120,6 +120,10 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
     k : int, optional
     how : {"inner", "left", "right", "outer", "leftsemi", "leftanti"}
         As in `join`.
+    left_on, right_on : column, optional
+        Use these instead of `on` if the names differ.
+    id, left_id, right_id, keep, suffixes
+        As in `join`.
     best : bool, default False
         Whether to return only the most similar right row of each left row: with `k`
         the one with the fewest edits, with `similarity` the one with the largest
@@ -128,11 +132,7 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
     ties : {"first", "all"}, default "first"
         With `best`, which of several equally similar rows to return: the one that comes
         first in `other`, or all.
-    left_on, right_on : column, optional
-        Use these instead of `on` if the names differ.
-    id, left_id, right_id, keep, suffixes
-        As in `join`.
-    similarity, transpositions, by, return_distance, blocksize, threads
+    similarity, transpositions, return_distance, by, threads, blocksize
         As in `edit_self_join`.
 
     Returns
@@ -219,16 +219,16 @@ def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Se
     ----------
     on, k, similarity, transpositions, by
         Two rows are near if `edit_self_join` pairs them.
-    keep : {"first", "last", False} or column
-        Which of several near rows stays, and is marked False: the first in the frame,
-        the last, or the row with the largest value in a numeric column. Among equal
-        values the first row stays; a missing value is below all others. ``keep=False``:
-        no row stays, so every row that is near another is True.
     grouping : {"greedy", "connected"}
         "greedy": rows are visited in order, and a row is a duplicate if it is near a
         row that stays. So no two rows that stay are near, and each duplicate is near
         one of them. "connected": rows form a group if a chain of near rows connects
         them. One row of each group stays, even if it is not near all rows of the group.
+    keep : {"first", "last", False} or column
+        Which of several near rows stays, and is marked False: the first in the frame,
+        the last, or the row with the largest value in a numeric column. Among equal
+        values the first row stays; a missing value is below all others. ``keep=False``:
+        no row stays, so every row that is near another is True.
     blocksize, threads
         As in `edit_self_join`.
 

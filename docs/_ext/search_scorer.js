@@ -11,7 +11,7 @@ var Scorer = {
   partialTerm: 2,
 
   weights: [
-    [/^(explanation|benchmarks|decisions)\b|^(architecture|changes|contributing|project|research)$/, 0.2],
+    [/^(explanation|benchmarks|decisions)\b|^(architecture|changes|contributing|methods|project|research)$/, 0.2],
     [/^gallery\/|^reference\/(api|glossary)|(^|\/)index$/, 0.6],
   ],
 
