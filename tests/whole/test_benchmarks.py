@@ -42,6 +42,7 @@ PROGRAMS = [
     "cpu.sphere",
     "cpu.keep",
     "cpu.gates",
+    "cpu.formulas",
     "cpu.clusters",
     "cpu.dense_clusters",
     "cpu.sets",
