@@ -994,6 +994,18 @@ MUTATIONS = [
         "metrics/test_formulas.py -k candidates",
     ),
     Mutation(
+        "sets/best.py",
+        "            parts = [chosen()]\n            held",
+        "            chosen()\n            held",
+        "sets/test_best.py -k held",
+    ),
+    Mutation(
+        "sets/best.py",
+        "place = np.lexsort((numbers, group))[np.minimum(firsts[:-1], len(numbers) - 1)]",
+        "place = np.minimum(firsts[:-1], len(numbers) - 1)",
+        "sets/test_best.py -k first_row_of",
+    ),
+    Mutation(
         "planning/visits.py",
         "first = min(capacity, used)",
         "first = min(capacity + 1, used)",

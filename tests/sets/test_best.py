@@ -1,5 +1,7 @@
 """The most similar right row of each left row, against brute force."""
 
+from types import SimpleNamespace
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -77,7 +79,10 @@ def test_best_matches_are_those_of_brute_force(kind, left, right, ties, data):
 
 
 def test_few_pairs_are_held(monkeypatch):
+    """Each batch has a better row for each of ten groups, so all but ten are dropped."""
     monkeypatch.setattr(best, "BATCH", 10)
+    monkeypatch.setattr(best, "_ranked", lambda _, pairs: pairs)
+    monkeypatch.setattr(best, "all_groups", len)
     held = []
     chosen = best.best_of
 
@@ -86,10 +91,14 @@ def test_few_pairs_are_held(monkeypatch):
         return chosen(left, *others)
 
     monkeypatch.setattr(best, "best_of", watched)
-    frame = pd.DataFrame({"t": [f"{n:03}" for n in range(300)]})
-    found = frame.simjoin.edit_join(frame, "t", 3, best=True)
-    assert (found["left"] == found["right"]).all() and len(found) == 300
-    assert len(held) > 2
+    group, one = np.arange(10), np.ones(10)
+    batches = (
+        best.GroupPairs(group, np.full(10, n), n * one, one) for n in range(99, -1, -1)
+    )
+    task = SimpleNamespace(query=group, spec=SimpleNamespace(best="first"))
+    found = best.best_groups(task, batches, np.arange(100))
+    assert found.left.tolist() == group.tolist() and not found.right.any()
+    assert len(held) > 10 and max(held) <= 40
 
 
 def test_equal_rows_far_apart_are_all_best():
@@ -101,6 +110,13 @@ def test_equal_rows_far_apart_are_all_best():
     assert found["right"].tolist() == [n % 2 for n in range(80)]
     lazy = dd.from_pandas(frame, npartitions=3)
     assert lazy.simjoin.edit_join(lazy, **how).compute()["right"].sum() == 40
+
+
+def test_the_first_row_of_a_group_is_the_first_in_its_table():
+    chunk = {"order": [2, 0, 1], "position": [4, 1, 7], "firsts": [0, 2, 3]}
+    chunk = {name: np.array(value) for name, value in chunk.items()}
+    place, position = best.first_of_groups(chunk)
+    assert place.tolist() == [1, 2] and position.tolist() == [4, 1]
 
 
 def test_what_is_refused():
