@@ -42,7 +42,8 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         one of its rows is in a pair that was taken before. The pairs come in this order.
         Without a pair, rows are as those without a match: see `how`, which cannot be
         "leftsemi" or "leftanti". For Dask DataFrames one task needs the row numbers of
-        all pairs, and one the rows that have a partner.
+        all pairs, and one the rows that have a partner. Only the ids of these rows are
+        checked for repeated values.
     on : column or list of columns, optional
         The coordinates in both tables: numeric columns, or one column of lists as in
         `self_join`. Default: the numeric columns that both tables have, except ids.

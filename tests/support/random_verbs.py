@@ -308,6 +308,7 @@ class Verbs:
         near = self.near(one, other, radii)
         if way not in ("leftsemi", "leftanti") and draw.chance("matching", 0.25):
             how["matching"] = "greedy"
+            self.check_unique(one, other)
             near = self.matched(one, other, near)
         lazy = one.lazy.simjoin.join(
             other.lazy, eps, id=self.id, **how, **self.how, **self.engine()
@@ -321,6 +322,10 @@ class Verbs:
         if way in ("right", "outer"):
             want = self.with_alone(want, near.any(0), how.get("keep"), "right")
         return Want("pairs", lazy, want)
+
+    def check_unique(self, *sides: Side) -> None:
+        if not all(pd.Index(self.every_name(side)).is_unique for side in sides):
+            raise Skipped("of a lazy frame only some ids are compared")
 
     def matched(self, one: Side, other: Side, near: np.ndarray) -> np.ndarray:
         """Return which rows of two tables are matched one to one (n, m)."""
@@ -413,13 +418,7 @@ class Verbs:
         draw, one = self.draw, self.one
         two, n = draw.chance("two tables", 0.5), draw.one("n", [1, 3, 20, 10_000])
         other = self.other if two else one
-        if not all(
-            pd.Index(
-                side.frame.index if self.id is None else side.frame[self.id]
-            ).is_unique
-            for side in (one, other)
-        ):
-            raise Skipped("of a lazy frame only some ids are compared")
+        self.check_unique(one, other)
         bound = draw.one(
             "max_distance",
             [None, None, self.eps] if "by" not in self.how else [self.eps],
