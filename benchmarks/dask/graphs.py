@@ -36,6 +36,7 @@ from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.plan import Plan, make_plan
 from dask_simjoin.planning.resources import MAX_MOVES, shuffle_method
+from dask_simjoin.planning.sample import sample_size
 
 JOB = JOBS["uniform 2-D"]
 ROWS = JOB.rows
@@ -80,7 +81,9 @@ def pretended(limits: Limits, rows: int) -> Iterator[list[Plan]]:
     """Let joins believe that these workers hold this many rows. Yield the plans that
     are made.
     """
-    summaries = tables(JOB, rows, PARTITIONS * limits.workers, "auto")
+    partitions = PARTITIONS * limits.workers
+    sampled = partitions * sample_size(rows // partitions, JOB.dims, partitions)
+    summaries = tables(JOB, rows, partitions, "auto", sampled)
     made: dict[int, Plan] = {}
     plans: list[Plan] = []
 
@@ -89,7 +92,6 @@ def pretended(limits: Limits, rows: int) -> Iterator[list[Plan]]:
             by_us = output.wide_halo or not (output.by_row or output.single_home)
             few = limits.workers**2 <= MAX_MOVES
             size = 16.0 * rows
-            partitions = PARTITIONS * limits.workers
             other = shuffle_method(None, limits, size, partitions, [])
             machine = replace(limits, shuffle=BY_WORKER if by_us and few else other)
             made[id(source)] = make_plan(summaries, output, machine)
@@ -99,7 +101,7 @@ def pretended(limits: Limits, rows: int) -> Iterator[list[Plan]]:
     addresses = [f"worker-{n:05}" for n in range(limits.workers)]
     each = limits.threads // limits.workers
     holding = (
-        [[addresses[n // PARTITIONS]] for n in range(PARTITIONS * limits.workers)],
+        [[addresses[n // PARTITIONS]] for n in range(partitions)],
         dict.fromkeys(addresses, each),
     )
     with (

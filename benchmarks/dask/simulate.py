@@ -147,11 +147,13 @@ def spec_of(job: Job, rows: int, partitioning: str) -> JoinSpec:
     return lazy.expr.operand("spec")
 
 
-def tables(job: Job, rows: int, partitions: int, partitioning: str) -> JoinStatistics:
+def tables(
+    job: Job, rows: int, partitions: int, partitioning: str, sampled: int = SAMPLED
+) -> JoinStatistics:
     """Make the statistics of a table of this many rows, whose partitions all cover all
-    of space.
+    of space. `sampled`: number of points in all samples together.
     """
-    points = job.points(SAMPLED)
+    points = job.points(sampled)
     lower, upper, mean, variance = (
         points.min(0),
         points.max(0),

@@ -38,7 +38,7 @@ from dask_simjoin.tasks.nearest import (
     in_row_order,
     join_states,
     kth_distance,
-    search_chunk,
+    search_chunks,
 )
 from dask_simjoin.tasks.neighbor_rows import (
     find_rows,
@@ -60,7 +60,7 @@ Options = tuple[SearchLayout, int, bool, Totals]
 def add_searches(
     steps: Steps,
     c: int,
-    others: list[int],
+    others: list[list[int]],
     chunks: Expr,
     numbers: list[int | TaskRef],
     options: Options,
@@ -69,7 +69,7 @@ def add_searches(
     threads: int,
 ) -> TaskRef:
     """Add tasks that search the chunks `others`, one after the other, for neighbors of
-    the rows in chunk `c`.
+    the rows in chunk `c`. One task searches each group of `others`.
 
     `numbers`: the `RowNumbers` of each chunk. `parts`: number of parts that the rows
     are split into. `workers`: number of workers that share the parts. `threads`: number
@@ -86,7 +86,7 @@ def add_searches(
 def add_parts(
     steps: Steps,
     c: int,
-    others: list[int],
+    others: list[list[int]],
     chunks: Expr,
     numbers: list[int | TaskRef],
     options: Options,
@@ -107,7 +107,7 @@ def add_parts(
 def add_part(
     steps: Steps,
     c: int,
-    others: list[int],
+    others: list[list[int]],
     chunks: Expr,
     numbers: list[int | TaskRef],
     options: Options,
@@ -116,17 +116,17 @@ def add_part(
 ) -> TaskRef:
     """Add the tasks of `add_searches` for one part of the rows.
 
-    `others`: at least one chunk. `part`: (index of the part, number of parts).
+    `others`: at least one group. `part`: (index of the part, number of parts).
     """
     layout, k, *limits = options
     where = on_worker_of(part[0] % workers, c) if workers > 1 else (c,)
     state: list[TaskRef] = []
-    for d in others:
-        pair = (chunks.chunk_ref(side, part[0]) for side in (c, d))
-        how = layout, k, List(numbers[c], numbers[d]), *limits, part
-        state = [
-            steps.add("search", (*where, part[0], d), search_chunk, *pair, *how, *state)
-        ]
+    query = chunks.chunk_ref(c, part[0])
+    for some in others:
+        data = List(*(chunks.chunk_ref(d, part[0]) for d in some))
+        own = List(*(numbers[one] for one in (c, *some)))
+        how = search_chunks, query, data, layout, k, own, *limits, part, *state
+        state = [steps.add("search", (*where, part[0], some[0]), *how)]
     return state[0]
 
 
@@ -203,7 +203,7 @@ class ChunkSearches(LabelledExpr):
         refs = [self.chunks.chunk_ref(c) for c in range(len(plan.chunks))]
         numbers, options = steps.row_numbers(plan, refs), (plan.layout, *self._limits)
         for c in range(len(plan.counted)):
-            key, others = (self._name, c), plan.work.searches[c].tolist()
+            key, others = (self._name, c), plan.work.groups(c)
             if not others or options[1] >= plan.rows:
                 steps.layer[key] = Task(key, self._without, refs[c])
                 continue
@@ -403,7 +403,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                 steps.layer[key] = Task(key, itself, meta)
                 continue
             c, number, parts = plan.work.output(n)
-            others = plan.work.searches[c].tolist()
+            others = plan.work.groups(c)
             if not others:
                 alone = (
                     (nearest_or_missing, refs[c], None, spec, meta)
@@ -436,27 +436,47 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                         List(numbers[c], numbers[d]),
                         self.operand("totals"),
                     )
-                    for d in others
+                    for some in others
+                    for d in some
                 ]
                 most = self.operand("totals")[1]
                 state = steps.add(
                     "tied", (c, number), with_ties, *about_ties, most, *tied
                 )
-            found = []
-            for d in others:
-                data = self.chunks.chunk_ref(d, number), numbers[d], spec
-                shared = parts > 1 and spec.kept_right
-                places = (
-                    self._places(steps, d, number % plan.work.copies)
-                    if shared
-                    else None
-                )
-                found.append(
-                    steps.add("name", (c, number, d), find_rows, state, *data, places)
-                )
             made = nearest_or_missing if left else nearest_rows
+            found = self._names(steps, c, others, numbers, number, state, parts > 1)
             steps.layer[key] = Task(key, made, query, state, spec, meta, *found)
         return steps.layer
+
+    def _names(
+        self,
+        steps: Steps,
+        c: int,
+        others: list[list[int]],
+        numbers: list[int | TaskRef],
+        number: int,
+        state: TaskRef,
+        divided: bool,
+    ) -> list[TaskRef | Task]:
+        """For each searched chunk, return the `FoundRows` of a state. A task that has
+        searched several chunks leaves this to the task of the result.
+
+        `number`: the part of the rows. `divided`: whether there are several.
+        """
+        spec, copies = self.operand("spec"), self.operand("plan").work.copies
+        found: list[TaskRef | Task] = []
+        for some in others:
+            for d in some:
+                data = self.chunks.chunk_ref(d, number), numbers[d], spec
+                shared = divided and spec.kept_right
+                places = self._places(steps, d, number % copies) if shared else None
+                call = find_rows, state, *data, places
+                found.append(
+                    Task(None, *call)
+                    if len(some) > 1
+                    else steps.add("name", (c, number, d), *call)
+                )
+        return found
 
     def _places(self, steps: Steps, d: int, copy: int) -> TaskRef:
         """Add a task that finds the place of each row in a copy of chunk `d`."""

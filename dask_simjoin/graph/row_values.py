@@ -43,7 +43,12 @@ from dask_simjoin.graph.dask_private import (
 )
 from dask_simjoin.graph.lazy_join import LazyJoin, block_pair_of
 from dask_simjoin.graph.row_cache import ROWS
-from dask_simjoin.graph.source import FrozenSource, MapPartition, optimise_in_place
+from dask_simjoin.graph.source import (
+    FrozenSource,
+    MapPartition,
+    is_held,
+    optimise_in_place,
+)
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Series
 from dask_simjoin.planning.entity_chunks import Shuffled, is_shuffled
 from dask_simjoin.planning.outputs import ROW_COUNTS
@@ -380,9 +385,14 @@ def back_to_rows(
     row.
     """
     back = Shuffle(updates, CELL, source.inner.npartitions, True, chunks.method)
-    column = source.inner.columns[0]
+    whole = source.simple
+    # partitions in memory are read directly: an alias of each would be another root
+    frame = whole if is_held(whole) else source.inner[[source.inner.columns[0]]]
+    offsets = Shared("simjoin_offsets", chunks.offsets)
+    # Dask's time to order tasks grows with the square of the number of partitions that
+    # need a root of their own. So these tasks depend on a shared value
     labels = optimise_in_place(
-        MapPartition(source.inner[[column]], "simjoin_labels", _labels, ())
+        MapPartition(frame, "simjoin_labels", _labels, (), shared=offsets)
     )
     return RowCounts(
         back,
@@ -394,7 +404,8 @@ def back_to_rows(
     )
 
 
-def _labels(frame: Frame) -> Ids:
+def _labels(frame: Frame, offsets: np.ndarray) -> Ids:
+    """Return the labels of rows. `offsets`: not used, see `back_to_rows`."""
     return frame.index
 
 

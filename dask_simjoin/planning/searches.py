@@ -12,6 +12,7 @@ path between them, no tree edge joins them.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -23,8 +24,9 @@ from dask_simjoin.planning.checks import check_blocks, check_outputs
 from dask_simjoin.planning.chunk_limits import SHARED_DIMS
 from dask_simjoin.planning.costs import MIN_ROWS, Costs
 from dask_simjoin.planning.entity_chunks import JoinChunks, serpentine
-from dask_simjoin.planning.limits import Limits
+from dask_simjoin.planning.limits import NEED, Limits
 from dask_simjoin.planning.outputs import OutputSpec, rows_found, whole_slices
+from dask_simjoin.planning.resources import INDEXED
 from dask_simjoin.planning.sample import FEW_ROWS
 from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import JoinStatistics
@@ -41,6 +43,12 @@ MAX_WORK = 1 << 27
 
 It limits the time to compute distances from sample points to boxes.
 """
+
+NEAR_SHARE = 0.55
+"""If boxes are halved, each half keeps this fraction of the sample points."""
+
+PER_NEEDED = 8
+"""This many sample points per box and needed point give hardly looser bounds than all."""
 
 
 def neighbor_query(
@@ -146,7 +154,33 @@ def make_searches(
         joined=joined,
         sharing=sharing,
         at_once=copies == 1 and _is_at_once(statistics, output, searches, limits),
+        together=_fit_together(statistics, output, chunks, limits, rows, met),
     )
+
+
+def _fit_together(
+    statistics: JoinStatistics,
+    output: OutputSpec,
+    chunks: JoinChunks,
+    limits: Limits,
+    rows: np.ndarray,
+    met: np.ndarray,
+) -> np.ndarray:
+    """For each chunk of queries, return whether a task has enough memory for all the
+    chunks that it searches.
+
+    If so, one task searches them all, so the number of tasks does not depend on the
+    number of near chunks. `rows`: rows of each chunk of queries. `met`: rows of all
+    chunks that are searched for them.
+    """
+    if limits.gpu or chunks.method is None:
+        return np.zeros(len(rows), np.bool_)
+    points = statistics.row_bytes(output.without_results(), shuffled=True)
+    results = statistics.row_bytes(output, shuffled=True) - points
+    # a search copies the results of the search before
+    need = INDEXED * points * (rows + met) + 2 * results * rows
+    found: np.ndarray = need <= NEED * limits.chunk
+    return found
 
 
 def _is_at_once(
@@ -242,14 +276,42 @@ def largest_totals(
     limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:
         return limits
-    x = used_points(x, lower.size, neighbors + 1)
+    if least > 0:  # the nearest points are too near
+        x = used_points(x, lower.size, neighbors + 1)
     with np.errstate(over="ignore", invalid="ignore"):
-        for c in range(len(lower)):
-            far = farthest_totals(x, lower[c], upper[c], norm)
+        for c, some in near_points(x, lower, upper, norm, neighbors + 1):
+            far = farthest_totals(some, lower[c], upper[c], norm)
             if least > 0:
-                far[~(box_gap(norm, x, x, lower[c], upper[c]) >= least)] = np.inf
+                far[~(box_gap(norm, some, some, lower[c], upper[c]) >= least)] = np.inf
             limits[c] = np.partition(far, neighbors)[neighbors]
     return limits
+
+
+def near_points(
+    x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: Norm, needed: int = 1
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each box, by its number, with at least `needed` sample points: all points,
+    or the nearest ones if there are too many.
+
+    Boxes are halved again and again, and each half keeps the points that are nearest to
+    it. So the time grows little faster than the number of points and boxes.
+    """
+    few = max(SAMPLED, 2 * needed, MAX_WORK // max(1, lower.size))
+    enough = max(few, PER_NEEDED * needed * len(lower))
+    halves = [(np.arange(len(lower)), x[:: max(1, len(x) // enough)])]
+    while halves:
+        boxes, points = halves.pop()
+        if len(points) <= few or len(boxes) == 1:
+            yield from ((c, points) for c in boxes.tolist())
+            continue
+        middle = lower[boxes] / 2 + upper[boxes] / 2
+        order = np.argsort(middle[:, np.argmax(np.ptp(middle, axis=0))], kind="stable")
+        number = max(few, int(NEAR_SHARE * len(points)))
+        for half in np.array_split(boxes[order], 2):
+            first, last = lower[half].min(0), upper[half].max(0)
+            gap = box_gap(norm, points, points, first, last)
+            near = np.sort(np.argpartition(gap, number - 1)[:number])
+            halves.append((half, points[near]))
 
 
 def used_points(x: np.ndarray, numbers: int, min_points: int = 0) -> np.ndarray:
@@ -355,14 +417,13 @@ def _hubs(
     """Return the hub of each box (n, d), and the largest total from the hub to any
     point in the box (n,).
     """
-    x = used_points(x, lower.size)
-    chosen, far = np.empty(len(lower), np.int64), np.empty(len(lower))
+    chosen, far = np.empty(lower.shape), np.empty(len(lower))
     with np.errstate(over="ignore", invalid="ignore"):
-        for c in range(len(lower)):
-            total = farthest_totals(x, lower[c], upper[c], norm)
-            chosen[c] = np.argmin(total)
-            far[c] = total[chosen[c]]
-    return x[chosen], far
+        for c, some in near_points(x, lower, upper, norm):
+            total = farthest_totals(some, lower[c], upper[c], norm)
+            place = np.argmin(total)
+            chosen[c], far[c] = some[place], total[place]
+    return chosen, far
 
 
 def _hub_order(

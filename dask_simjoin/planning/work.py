@@ -108,6 +108,15 @@ class SearchWork(Work):
     # whether one task searches all rows with the threads of this process, and makes the
     # rows of all partitions
     at_once: bool = False
+    # for each chunk of queries, whether one task searches all its chunks
+    together: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def groups(self, c: int) -> list[list[int]]:
+        """List the chunks that are searched for neighbors of chunk `c`. One task
+        searches each group.
+        """
+        found = self.searches[c].tolist()
+        return [found] if found and self.together[c] else [[d] for d in found]
 
     @property
     def in_turn(self) -> np.ndarray:
@@ -122,4 +131,5 @@ class SearchWork(Work):
             self.joined,
             self.sharing,
             self.at_once,
+            self.together,
         )

@@ -568,10 +568,11 @@ class NearestPlanReport(PlanReport):
     def _tasks(self) -> int:
         if self.plan.work.at_once:
             return self._making_tasks() + 1 + self.partitions
-        parts, slices = self.plan.work.parts, self.plan.work.slices
-        searches = int(
-            ((parts + slices) * [len(found) for found in self.plan.work.searches]).sum()
-        )
+        work = self.plan.work
+        parts, slices = work.parts, work.slices
+        groups = np.array([len(work.groups(c)) for c in range(len(parts))], np.int64)
+        # a task that searches all chunks needs no further tasks to select rows of each
+        searches = int((groups * (parts + np.where(work.together, 0, slices))).sum())
         return (
             self._making_tasks()
             + searches

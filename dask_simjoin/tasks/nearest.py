@@ -138,6 +138,29 @@ def search_chunk(
     return {"totals": best, "row_numbers": found, "rows": rows, "places": places}
 
 
+def search_chunks(
+    query: Chunk,
+    data: Sequence[Chunk],
+    layout: SearchLayout,
+    k: int,
+    numbers: Sequence[RowNumbers],
+    is_self_join: bool,
+    totals: Totals,
+    part: tuple[int, int],
+    state: State | None = None,
+) -> State:
+    """Search several chunks, one after the other, like `search_chunk`.
+
+    `data`: at least one chunk. `numbers`: the `RowNumbers` of the query's chunk, and
+    then of each chunk in `data`.
+    """
+    for chunk, own in zip(data, numbers[1:], strict=True):
+        about = (numbers[0], own), is_self_join, totals, part, state
+        state = search_chunk(query, chunk, layout, k, *about)
+    assert state is not None
+    return state
+
+
 def mutual_state(
     query: Chunk, data: Chunk, search: Callable[[Chunk, Chunk], State]
 ) -> State:

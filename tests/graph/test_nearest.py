@@ -1,14 +1,18 @@
 """Distances to k-th neighbours, on any partitioning."""
 
+from collections import Counter
+
 import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from dask.utils import key_split
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.errors import CoordinateError, OptionError
+from dask_simjoin.planning import searches
 from dask_simjoin.planning.searches import largest_totals
 from tests.support.frames import split
 from tests.support.oracle import roots, squared_distances, totals
@@ -80,6 +84,34 @@ def test_every_partitioning(name, k, partitioning):
     if k == 1:
         assert ddf.assign(far=found).far.compute(scheduler="sync").tolist() == want
     assert found.partitions[2].compute(scheduler="sync").tolist() == want[500:750]
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_one_task_searches_all_near_chunks(how, monkeypatch):
+    """The number of tasks grows with the chunks, but not with their near chunks."""
+    x = np.random.default_rng(2).uniform(size=(900, 2))
+    ddf = dd.from_pandas(frame_of(x), npartitions=5)
+
+    def joined(need):
+        monkeypatch.setattr(searches, "NEED", need)
+        found = ddf.simjoin.knn_join(
+            k=3, how=how, partitioning="spatial", blocksize=40 * 184
+        )
+        graph = dict(found.expr.optimize().__dask_graph__())
+        steps = Counter(key_split(key) for key in graph)
+        rows = found.compute(scheduler="sync").sort_values(["left", "rank"])
+        work = found.expr.plan.work
+        return work, steps, rows.reset_index(drop=True)
+
+    work, steps, rows = joined(need=1e9)
+    assert work.together.all() and max(map(len, work.searches)) > 4
+    assert steps["simjoin_nearest_search"] == work.parts.sum()
+    assert "simjoin_nearest_name" not in steps
+    alone, more, same = joined(need=0)
+    assert not alone.together.any()
+    near = [len(found) for found in alone.searches]
+    assert more["simjoin_nearest_search"] == (alone.parts * near).sum()
+    pd.testing.assert_frame_equal(rows, same)
 
 
 def test_limits_hold_for_any_point_of_a_box():

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask.dataframe.utils import assert_eq
+from dask.utils import key_split
 
 from dask_simjoin.graph.row_values import (
     FoundPartitions,
@@ -179,3 +180,16 @@ def test_counts_as_a_column_where_divisions_are_unknown(crowd):
         .sort_values("row")
     )
     assert found["n"].tolist() == crowd.simjoin.neighbor_counts(1.0, on="x").tolist()
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_tasks_that_read_labels_are_no_roots(frame, held):
+    """If each partition needs a root of its own, Dask orders them in quadratic time."""
+    ddf = dd.from_pandas(frame, npartitions=6)
+    ddf = ddf.persist(scheduler="sync") if held else ddf
+    counts = ddf.simjoin.neighbor_counts(EPS, partitioning="spatial", blocksize=10_000)
+    graph = dict(counts.expr.optimize().__dask_graph__())
+    tasks = [task for key, task in graph.items() if key_split(key) == "simjoin_labels"]
+    assert len(tasks) == 6
+    for task in tasks:
+        assert "simjoin_offsets" in map(key_split, task.dependencies)

@@ -7,7 +7,12 @@ from dask_simjoin.metrics.distances import make_metric
 from dask_simjoin.planning import searches
 from dask_simjoin.planning.sample import Sample
 from dask_simjoin.planning.sample_pairs import gather_samples
-from dask_simjoin.planning.searches import farthest_totals, largest_totals, used_points
+from dask_simjoin.planning.searches import (
+    farthest_totals,
+    largest_totals,
+    near_points,
+    used_points,
+)
 from dask_simjoin.sizes import SAMPLED
 from tests.support.oracle import totals
 
@@ -51,6 +56,29 @@ def test_a_large_sample_is_thinned():
     some = used_points(x, 1 << 40)
     assert len(some) == SAMPLED and (np.diff(some[:, 0]) > 0).all()
     assert len(used_points(x, 1 << 40, 3000)) == 3000
+
+
+@pytest.mark.parametrize("norm", METRICS)
+def test_each_box_gets_the_sample_points_near_it(monkeypatch, norm):
+    """With 400 boxes and points thinned at random, the limits are far wider."""
+    monkeypatch.setattr(searches, "MAX_WORK", 1)
+    monkeypatch.setattr(searches, "SAMPLED", 40)
+    rng = np.random.default_rng(3)
+    x, side = rng.uniform(size=(8000, 2)), 20
+    lower = np.stack(np.divmod(np.arange(side**2), side), axis=1) / side
+    upper = lower + 1 / side
+    found = dict(near_points(x, lower, upper, norm, 3))
+    assert sorted(found) == list(range(side**2))
+    limits = largest_totals(x, lower, upper, 2, norm)
+    for c, some in found.items():
+        assert 3 <= len(some) <= 200 and {*map(tuple, some)} <= {*map(tuple, x)}
+        inside = lower[c] + rng.uniform(size=(30, 2)) / side
+        kth = np.sort(totals(inside, x, METRICS[norm]), axis=1)[:, 2]
+        assert (
+            kth.max() <= limits[c] <= farthest_totals(x, lower[c], upper[c], norm).max()
+        )
+    thinned = used_points(x, 1 << 40)
+    assert limits.max() < largest_totals(thinned, lower, upper, 2, norm).min()
 
 
 def test_few_rows_are_asked_of_a_small_table(monkeypatch):

@@ -84,7 +84,7 @@ def add_tree(
     places = _places(plan, own)
     number = max(1, min(neighbors_needed(samples), plan.rows))
     distances, trees = [], []
-    for c, others in enumerate(plan.work.searches):
+    for c in range(len(plan.work.searches)):
         threads = _threads(plan)
         parts = max(sharing[0], int(plan.work.parts[c]) if threads == 1 else 1)
         if len(refs) == 1:
@@ -96,7 +96,7 @@ def add_tree(
             states = add_parts(
                 steps,
                 c,
-                others.tolist() or [c],
+                plan.work.groups(c) or [[c]],
                 chunks,
                 own,
                 options,
