@@ -31,7 +31,9 @@ from dask.utils import key_split
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.dask.simulate import GIB, JOBS, PARTITIONS, tables
 from benchmarks.harness.lazy import known, save
+from dask_simjoin.errors import BudgetError
 from dask_simjoin.graph import chunks, lazy_join, shuffle
+from dask_simjoin.planning.checks import check_tree
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.plan import Plan, make_plan
@@ -40,7 +42,7 @@ from dask_simjoin.planning.sample import sample_size
 
 JOB = JOBS["uniform 2-D"]
 ROWS = JOB.rows
-"""Rows of each worker."""
+"""Rows of each worker, if the package does not refuse so many."""
 
 VERBS: dict[str, Callable[[dd.DataFrame, float], Any]] = {
     "count_pairs": lambda ddf, eps: ddf.simjoin.count_pairs(eps),
@@ -51,8 +53,26 @@ VERBS: dict[str, Callable[[dd.DataFrame, float], Any]] = {
         eps, grouping="connected"
     ),
     "knn_join": lambda ddf, eps: ddf.simjoin.knn_join(k=10),
-    "hdbscan": lambda ddf, eps: ddf.simjoin.hdbscan(min_cluster_size=20),
+    "hdbscan": lambda ddf, eps: ddf.simjoin.hdbscan(min_cluster_size=MIN_ROWS),
 }
+
+MIN_ROWS = 20
+"""Minimum number of rows of a cluster of HDBSCAN."""
+
+
+def rows_of(verb: str, limits: Limits) -> int:
+    """Return the number of rows of a table. For HDBSCAN, the package refuses more rows
+    than one worker can hold the spanning tree of.
+    """
+    rows = ROWS * limits.workers
+    if verb == "hdbscan":
+        while True:
+            try:
+                check_tree(rows, MIN_ROWS, limits)
+                break
+            except BudgetError:
+                rows = rows * 9 // 10
+    return rows
 
 
 def cluster(workers: int, threads: int, memory: float) -> Limits:
@@ -136,6 +156,7 @@ def tasks_of(verb: str, limits: Limits, rows: int) -> dict[str, Any]:
         "verb": verb,
         "workers": limits.workers,
         "threads": limits.threads,
+        "rows": rows,
         "chunks": f"{len(plan.chunks)} {plan.chunks.kind}",
         "shuffle": plan.chunks.method,
         "tasks": len(graph) - rows_keys,
@@ -169,7 +190,7 @@ def main(given: list[str]) -> int:
     for verb in options.verbs:
         for workers in options.workers:
             limits = cluster(workers, options.threads, options.memory * GIB)
-            found.append(tasks_of(verb, limits, ROWS * workers))
+            found.append(tasks_of(verb, limits, rows_of(verb, limits)))
             print(json.dumps(found[-1]), flush=True)
     save("graphs", where, options, {"graphs": found}, options.output)
     return 0

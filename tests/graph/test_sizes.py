@@ -20,6 +20,8 @@ EACH = 128
         ("dbscan", 8),
         ("dbscan", 32),
         pytest.param("dbscan", 128, marks=pytest.mark.slow),
+        ("knn_join", 8),
+        pytest.param("knn_join", 128, marks=pytest.mark.slow),
     ],
 )
 def test_tasks_of_a_cluster(verb, workers):
