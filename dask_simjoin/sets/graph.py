@@ -211,11 +211,13 @@ class SetChunks(BlockChunks):
             for n, one in enumerate(read)
         ]
         merged: list[list[Any]] = []
+        limits = limits_for(self.operand("spec").library)
+        room = limits.room if limits.cluster else None
         while len(level) > 1:
             groups = [level[s : s + FAN_IN] for s in range(0, len(level), FAN_IN)]
             depth = len(merged)
             made = [
-                steps.add("merge", (depth, g), merge, *group)
+                steps.add("merge", (depth, g), merge, *group, room=room)
                 for g, group in enumerate(groups)
             ]
             merged.append(

@@ -9,6 +9,7 @@ vocabularies compare strings.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -17,8 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dask_simjoin.engine.base import encoding_kernels
-from dask_simjoin.errors import TokenError
+from dask_simjoin.errors import BudgetError, TokenError
 from dask_simjoin.metrics.norms import Array
+from dask_simjoin.request.messages import size_text
+from dask_simjoin.sizes import ROW_BYTES
 
 
 class SetBlock(TypedDict):
@@ -240,8 +243,28 @@ class Merged(TypedDict):
     codes: list[np.ndarray]
 
 
-def merge(*parts: Vocabulary) -> Merged:
-    """Merge vocabularies. Raise an error if some have strings and others have integers."""
+def check_vocabularies(parts: Sequence[Vocabulary], room: int | None) -> None:
+    """Refuse to merge vocabularies that do not fit in the memory of one task. `room`:
+    bytes of the task; None: unknown.
+    """
+    there = [part["tokens"] for part in parts if part["tokens"] is not None]
+    number = sum(map(len, there))
+    # twice, because the merged vocabulary has the tokens as well
+    need = 2 * sum(tokens.nbytes for tokens in there) + ROW_BYTES * number
+    if room is not None and need > room:
+        raise BudgetError(
+            f"One task merges the distinct tokens of all partitions. {number:,} of them "
+            f"take at least {size_text(need, room)}, and the smallest worker has "
+            f"{size_text(room)}. Use shorter q-grams, leave out tokens that only one row "
+            "has, or use larger workers."
+        )
+
+
+def merge(*parts: Vocabulary, room: int | None = None) -> Merged:
+    """Merge vocabularies. Raise an error if some have strings and others have integers,
+    or if they do not fit: see `check_vocabularies`.
+    """
+    check_vocabularies(parts, room)
     kinds = {kind_of(part["tokens"]) for part in parts} - {None}
     if len(kinds) > 1:
         raise TokenError(

@@ -16,9 +16,10 @@ import dask_simjoin
 from dask_simjoin.errors import BudgetError, DuplicateIdError, TokenError
 from dask_simjoin.graph.planner import STATISTICS, collect, plan_for
 from dask_simjoin.graph.source import freeze
+from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.sets import QGrams
+from dask_simjoin.sets import QGrams, graph
 from dask_simjoin.sets.graph import SET_STEPS
 from dask_simjoin.sets.requests import SetSelfJoinRequest
 from tests.support.profiles import examples, in_turns
@@ -299,3 +300,18 @@ def test_outer_joins_of_files_keep_their_partitions(tmp_path):
     assert len(found) == len(found.persist()) == 9
     found = lazy.simjoin.set_join(lazy, "text", 0.5, **how)
     assert len(found) == len(found.persist()) == 9
+
+
+@pytest.mark.parametrize("kind", [int, str])
+def test_tokens_that_do_not_fit_in_a_worker_are_refused(kind, monkeypatch):
+    """Else a worker might run out of memory, and be restarted again and again."""
+    frame = pd.DataFrame({"words": [[kind(n), kind(n + 1)] for n in range(300)]})
+    join = dd.from_pandas(frame, npartitions=3).simjoin.set_self_join
+    few = Limits(threads=2, memory=10_000, cluster=True, limit=20_000)
+    monkeypatch.setattr(graph, "limits_for", lambda library: few)
+    refused = pytest.raises(BudgetError, match=r"303 of them.*larger workers")
+    with refused:
+        join("words", threshold=0.9).compute()
+    enough = Limits(threads=2, memory=20_000, cluster=True, limit=40_000)
+    monkeypatch.setattr(graph, "limits_for", lambda library: enough)
+    assert len(join("words", threshold=0.9).compute()) == 0
