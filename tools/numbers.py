@@ -1,9 +1,10 @@
 """Named numbers of the package: list them, and measure what each of them is worth.
 
 ``python -m tools.numbers`` lists every number that a module names.  ``python -m
-tools.numbers planning.costs.SPLIT`` halves and doubles a number in child processes, and
+tools.numbers planning.costs.TOGETHER`` halves and doubles a number in child processes, and
 prints how the CPU seconds of benchmarks change.  The name of a module stands for all of
-its numbers.  ``--output`` adds the results to a JSON file.
+its numbers.  ``--before FOLDER`` compares the benchmarks with those of another checkout.
+``--output`` adds the results to a JSON file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PACKAGE = Path(__file__).parents[1] / "dask_simjoin"
 PARTS = ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop
 NAMES = ast.Name | ast.Load | ast.Attribute
 
-RUNS = 5
+RUNS = 9
 """The least of this many runs is used."""
 
 
@@ -214,8 +215,10 @@ def child(bench: str, label: str, factor: float) -> None:
         print(time.process_time() - begin, flush=True)
 
 
-def started(bench: str, label: str, factor: float, cache: str) -> subprocess.Popen[str]:
-    """Start a child.
+def started(
+    bench: str, label: str, factor: float, cache: str, checkout: Path = PACKAGE.parent
+) -> subprocess.Popen[str]:
+    """Start a child in a checkout.
 
     If kernels use the number, the child has a cache of kernels of its own, since the
     cache knows only files.
@@ -228,6 +231,7 @@ def started(bench: str, label: str, factor: float, cache: str) -> subprocess.Pop
     own = {} if shared else {"XDG_CACHE_HOME": f"{cache}/{label}-{factor}"}
     return subprocess.Popen(
         [*command, str(factor)],
+        cwd=checkout,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -237,21 +241,34 @@ def started(bench: str, label: str, factor: float, cache: str) -> subprocess.Pop
 
 def measure(bench: str, label: str) -> list[float]:
     """Return the least CPU seconds of a benchmark: with a number as it is, halved and
-    doubled. The runs alternate.
+    doubled.
     """
     with tempfile.TemporaryDirectory() as cache:
-        all_three = [started(bench, label, factor, cache) for factor in (1, 0.5, 2)]
-        least = [float("inf")] * len(all_three)
-        for _ in range(RUNS):
-            for n, one in enumerate(all_three):
-                assert one.stdin is not None and one.stdout is not None
-                one.stdin.write("\n")
-                one.stdin.flush()
-                # a child that failed says nothing
-                least[n] = min(least[n], float(one.stdout.readline() or "inf"))
-        for one in all_three:
-            one.communicate()
+        return least_of(
+            [started(bench, label, factor, cache) for factor in (1, 0.5, 2)]
+        )
+
+
+def least_of(children: list[subprocess.Popen[str]]) -> list[float]:
+    """Return the least CPU seconds of each child. The runs alternate."""
+    least = [float("inf")] * len(children)
+    for _ in range(RUNS):
+        for n, one in enumerate(children):
+            assert one.stdin is not None and one.stdout is not None
+            one.stdin.write("\n")
+            one.stdin.flush()
+            # a child that failed says nothing
+            least[n] = min(least[n], float(one.stdout.readline() or "inf"))
+    for one in children:
+        one.communicate()
     return least
+
+
+def compare(bench: str, checkout: Path) -> list[float]:
+    """Return the least CPU seconds of a benchmark in another checkout, and in this one."""
+    return least_of(
+        [started(bench, "", 1, "", folder) for folder in (checkout, PACKAGE.parent)]
+    )
 
 
 def main() -> None:
@@ -261,11 +278,22 @@ def main() -> None:
     )
     parser.add_argument("names", nargs="*", help="numbers or modules to measure")
     parser.add_argument("--benchmark", choices=BENCHMARKS, action="append")
+    parser.add_argument("--before", type=Path, help="another checkout")
     parser.add_argument("--output", type=Path, help="JSON file of earlier results, too")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
         child(given.child[0], given.child[1], float(given.child[2]))
+        return
+    benchmarks = given.benchmark or list(BENCHMARKS)
+    if given.before:
+        for bench in benchmarks:
+            before, after = compare(bench, given.before)
+            print(
+                f"{bench:12} {before:7.3f} s   after {after / before:5.2f}", flush=True
+            )
+            if given.output is not None:
+                add_result(given.output, bench, {"before": before, "after": after})
         return
     every = all_numbers()
     if not given.names:
@@ -280,7 +308,7 @@ def main() -> None:
         return
     chosen = [one for one in every if {one.label, one.module} & set(given.names)]
     for one in chosen:
-        for bench in given.benchmark or list(BENCHMARKS):
+        for bench in benchmarks:
             usual, half, double = measure(bench, one.label)
             print(
                 f"{one.label:50} {bench:12} {usual:7.3f} s   half {half / usual:5.2f}   "

@@ -21,6 +21,7 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.columns import Axes, new_axes, optional
+from dask_simjoin.sizes import BATCH
 
 
 def plot_condensed_tree(
@@ -185,11 +186,6 @@ def _bars(tree: Condensed) -> Iterator[tuple[int, float, float, int]]:
 
 __all__ = ["plot_condensed_tree", "plot_k_distances", "plot_reachability"]
 
-MAX_DRAWN = 100_000
-"""A curve has at most this many points, and a plot this many bars, because a picture
-cannot show more.
-"""
-
 
 def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
     """Plot the sorted distances of rows to their k-th neighbors. The knee is where
@@ -225,9 +221,7 @@ def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
     name = str(distances.name or "distance")
     away = np.sort(_values(distances))[::-1]
     away = away[np.isfinite(away)]
-    shown = np.unique(
-        np.linspace(0, len(away) - 1, min(len(away), MAX_DRAWN)).astype(int)
-    )
+    shown = np.unique(np.linspace(0, len(away) - 1, min(len(away), BATCH)).astype(int))
     ax = new_axes(ax)
     ax.plot(100 * shown / max(1, len(away) - 1), away[shown])
     ax.set(
@@ -284,7 +278,7 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     if eps is not None:
         labels = _values(cluster_optics_dbscan(optics, eps))[order]
     # several rows share a pixel; draw only the largest reachability among them
-    step = max(1, number // MAX_DRAWN)
+    step = max(1, number // BATCH)
     starts = np.arange(0, number, step)
     finite = np.where(np.isfinite(reach), reach, -1.0)
     largest = np.maximum.reduceat(finite, starts) if number else finite

@@ -34,7 +34,7 @@ from dask_simjoin.metrics.norms import Array, reach
 from dask_simjoin.planning.resources import READ_COPIES, limits_for
 from dask_simjoin.request.options import current_settings, on_cluster
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.sizes import MIN_PART, PAIRS_AT_ONCE, PARTS_PER_THREAD
+from dask_simjoin.sizes import MIN_PART, PAIRS_AT_ONCE, PARSED_BYTES, PARTS_PER_THREAD
 
 OWN_BYTES, KEPT_BYTES = 40, 16
 """Bytes of memory per row: for row number, id and index position together; and for each
@@ -56,11 +56,6 @@ this often on average.
 Spilling a row costs about as much as 20 reads.
 """
 
-MAX_SENT = 1 << 22
-"""A graph for a cluster contains at most this many bytes of changed rows; if there are
-more, tasks read them from files.
-"""
-
 
 class Sizes(NamedTuple):
     rows: int  # maximum number of rows in a part
@@ -76,7 +71,7 @@ def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
     return Sizes(
         max(1, int(chunk // each)),
         limits.threads,
-        MAX_SENT if limits.cluster else chunk,
+        PARSED_BYTES if limits.cluster else chunk,
     )
 
 

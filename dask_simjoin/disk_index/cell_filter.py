@@ -29,7 +29,7 @@ from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.index.cpu_tiles import FAN_OUT
 from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, Norm, box_gap, reach
-from dask_simjoin.sizes import BATCH, FEW
+from dask_simjoin.sizes import BATCH, FEW, SAMPLED
 
 CELLS = 1 << 22
 """Maximum number of cells. A cell takes one byte, so most lookups are served from a CPU
@@ -196,11 +196,6 @@ TILE, UNORDERED_TILE = 64, 1 << 10
 file.
 """
 
-MAX_TILES = 1 << 12
-"""There are at most this many tiles, because each is compared with each row group. More
-rows get larger tiles.
-"""
-
 
 class CellBoxes(NamedTuple):
     """Bounding boxes of groups of rows. A group is a row group or a tile."""
@@ -231,7 +226,7 @@ def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
     """
     some = np.ascontiguousarray(x[:, dims])
     size = TILE
-    while size * MAX_TILES < len(some):
+    while size * SAMPLED < len(some):
         size *= 2
     with np.errstate(over="ignore", invalid="ignore"):
         cuts = dims_to_cut(

@@ -31,7 +31,7 @@ from dask_simjoin.disk_index.folders import folder_of, is_tombstone
 from dask_simjoin.disk_index.stores import FIRST_BYTES, AnyPath, ObjectFile
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.errors import IndexFormatError, SimJoinError, VersionGoneError
-from dask_simjoin.sizes import KEPT, READ_BYTES
+from dask_simjoin.sizes import KEPT, NUMBER_BYTES, READ_BYTES
 
 REMEDY = (
     "`dask-simjoin index check` lists all damage. Copy the file back from a backup. Or "
@@ -121,11 +121,6 @@ Both consist of a size and a mark: the size of the block, and the size of the fo
 
 OTHER = "its content changed after it was written"
 
-WORD = 8
-"""A run has at least this many bytes. A shorter write forms a run together with the
-next one.
-"""
-
 
 def checksum(data: Any) -> int:
     """Return the checksum of `data`, which must have at least eight bytes."""
@@ -162,8 +157,12 @@ class ChecksumWriter(io.RawIOBase):
         if self._tail is not None:
             self._tail.append(bytes(data))
             return self._file.write(data)
-        run = self._cached + bytes(data) if self._cached or len(data) < WORD else data
-        self._cached = run if len(run) < WORD else b""
+        run = (
+            self._cached + bytes(data)
+            if self._cached or len(data) < NUMBER_BYTES
+            else data
+        )
+        self._cached = run if len(run) < NUMBER_BYTES else b""
         if not self._cached:
             self._runs.append((len(run), checksum(run)))
         return self._file.write(data)
@@ -173,7 +172,7 @@ class ChecksumWriter(io.RawIOBase):
         this block.
         """
         if self._cached:
-            self.write(bytes(WORD))
+            self.write(bytes(NUMBER_BYTES))
         self._tail = []
         block = np.array(self._runs, "<u8").tobytes()
         self.write(block + BLOCK_END.pack(len(block), MARK))
@@ -225,13 +224,13 @@ def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Endi
             raise other
         length, mark = BLOCK_END.unpack(read(at, BLOCK_END.size))
         start = at - length
-        if mark != MARK or start < 0 or length % (2 * WORD):
+        if mark != MARK or start < 0 or length % (2 * NUMBER_BYTES):
             raise other
         behind = size - start
         tail = last[-behind:] if behind <= len(last) else read(start, behind)
     if checksum(tail) != int(path.stem[-DIGITS:], 16):
         raise other
-    block = np.frombuffer(tail, "<u8", length // WORD).reshape(-1, 2)
+    block = np.frombuffer(tail, "<u8", length // NUMBER_BYTES).reshape(-1, 2)
     starts = np.zeros(len(block) + 1, np.int64)
     np.cumsum(block[:, 0], out=starts[1:])
     if starts[-1] != start:

@@ -252,11 +252,6 @@ COMMIT = 1 << 19
 compared meanwhile.
 """
 
-REORDER_FACTOR = 2.0
-"""Files are reordered instead of merged if that costs at most this many times as much
-as merging.
-"""
-
 
 def counters_after_update(
     version: Version, written: list[RowGroups], full: int
@@ -316,11 +311,7 @@ def to_rewrite(version: Version, full: int) -> frozenset[str]:
         return near
     small = similar_files(version, full, FEW)
     if small and manifest.counters.get(SMALL_EXCESS, 0.0) > COMMIT:
-        return (
-            near
-            if price(version, near) <= REORDER_FACTOR * price(version, small)
-            else small
-        )
+        return small
     return similar_files(version, full, MAX_FILES) | degraded_files(version)
 
 

@@ -40,14 +40,6 @@ from dask_simjoin.planning.sample import Moments, moments
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.sizes import SAMPLED
 
-BEYOND = 1 / 2
-"""The search index covers the box of the segment's rows and a margin. The margin is up
-to this share of their span.
-
-With the margin, filters of the index are up to twice as coarse. This costs less than
-building another index.
-"""
-
 MAX_FLOAT = float(np.finfo(np.float64).max)
 
 Box = tuple[np.ndarray, np.ndarray]
@@ -142,9 +134,9 @@ def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
     far = math.nextafter(reach(spec.norm, spec.threshold), math.inf)
     with np.errstate(over="ignore"):
         span = float((summary.upper * 0.5 - summary.lower * 0.5).max()) * 2
-        max_margin = (
-            span * BEYOND if span > 0 else float(np.abs(summary.upper).max()) or 1.0
-        )
+        # filters of the index are then up to three times as coarse, which costs less than
+        # building another index
+        max_margin = span if span > 0 else float(np.abs(summary.upper).max()) or 1.0
         near = _wider(summary, far)
         return near, near if far <= max_margin else _wider(summary, max_margin)
 

@@ -19,7 +19,7 @@ from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.errors import ListError
 from dask_simjoin.metrics.norms import Array, DType, Series
-from dask_simjoin.sizes import BATCH
+from dask_simjoin.sizes import BATCH, FEW
 
 CAPACITY_PER_POINT = 256
 """Initial capacity of an output, in pairs per point of the larger chunk."""
@@ -32,12 +32,6 @@ coordinates.
 MIN_TAKEN_AT_ONCE = 64
 """At least this many columns are taken by one call for each dtype, instead of one by
 one, and not by kernels.
-"""
-
-GROWTH = 8
-"""Full columns grow by 1/GROWTH of their length.
-
-Larger steps would waste time, because NumPy zeros all added memory.
 """
 
 
@@ -74,7 +68,7 @@ class GrowingColumns:
         """
         self._used += used
         if self.capacity < min_free:
-            self._capacity = self._used + max(min_free, self._used // GROWTH)
+            self._capacity = self._used + max(min_free, self._used // FEW)
             self._resize(self._capacity + self._spare)
 
     def end(self) -> tuple[np.ndarray, ...]:

@@ -49,7 +49,7 @@ from dask_simjoin.graph.dask_private import (
 from dask_simjoin.graph.records import RUNS, Recorded
 from dask_simjoin.metrics.norms import Series
 from dask_simjoin.planning.plan import Plan
-from dask_simjoin.sizes import HELD_PER_THREAD
+from dask_simjoin.sizes import FEW, HELD_PER_THREAD
 
 Layer = dict[Any, Any]
 """Tasks of an expression, by key."""
@@ -269,9 +269,6 @@ Call = tuple[Any, Callable[..., Any], tuple[Any, ...]]
 arguments.
 """
 
-SUM_FAN_IN = 16
-"""A task merges at most this many results of block pairs."""
-
 
 def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
     """For each chunk, list its block pairs as (number of the block pair, 0 or 1 for the
@@ -312,7 +309,7 @@ class Steps:
         step: str,
         function: Callable[..., Any],
         parts: Sequence[TaskRef | Task],
-        fan_in: int = SUM_FAN_IN,
+        fan_in: int = FEW,
         place: tuple[Any, ...] = (),
     ) -> TaskRef:
         """Add tasks that merge values in a tree; each task merges at most `fan_in`

@@ -42,6 +42,7 @@ from distributed import Client, Scheduler, Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_simjoin.graph.dask_private import key_split
+from dask_simjoin.planning.chunk_limits import EVEN
 from dask_simjoin.request.options import current_client
 from dask_simjoin.sizes import KEPT, MARGIN, NANO
 
@@ -64,11 +65,6 @@ their rows.
 MAX_UNEVEN = 2
 """Partitions are picked where they were made, unless a worker made this many times as
 many as another.
-"""
-
-WHOLE_LOAD = 1.05
-"""A worker does all the work on two chunks if it then has at most this many times its
-fair share.
 """
 
 ON = "worker "
@@ -213,7 +209,7 @@ class ChunkHomes(Placement):
             homes = choices[pair]
             least = homes[np.argmin((load[homes] + seconds[pair]) / fair[homes])]
             # if one worker does all the work on a block pair, only one index is sent
-            if load[least] + seconds[pair] <= WHOLE_LOAD * fair[least]:
+            if load[least] + seconds[pair] <= EVEN * fair[least]:
                 homes = np.array([least])
             for task in some:
                 own = seconds[pair] / len(some)

@@ -16,7 +16,14 @@ from distributed import (
 )
 
 from dask_simjoin.graph.standstill import Standstill
-from dask_simjoin.sizes import BUFFER_SHARE, CACHE_SHARE, HELD_SHARE, MOMENT, TRIES
+from dask_simjoin.sizes import (
+    BUFFER_SHARE,
+    CACHE_SHARE,
+    HELD_SHARE,
+    MOMENT,
+    PARSED_BYTES,
+    TRIES,
+)
 
 KEPT_BYTES = 1 << 26, 1 << 29
 """Smallest and largest number of bytes that are kept for a thread."""
@@ -39,11 +46,6 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 MAX_PAUSE_SHARE = 0.92
 """`let_go_on` raises a worker's pause threshold, a share of its memory limit, at most
 to this; at 95 % Dask kills the worker.
-"""
-
-LARGE_BYTES = 1 << 20
-"""An allocation of this many bytes is too large to be served from small freed
-allocations.
 """
 
 INNER = pa.default_memory_pool()
@@ -149,7 +151,7 @@ def _return_freed() -> None:
     Without this, it kept 50 MB after a task that wrote a result.
     """
     if INNER.backend_name != "system":
-        pa.allocate_buffer(LARGE_BYTES, memory_pool=INNER)
+        pa.allocate_buffer(PARSED_BYTES, memory_pool=INNER)
 
 
 def let_go_on(worker: Worker, used: int) -> None:

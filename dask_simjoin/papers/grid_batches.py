@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
+from dask_simjoin.engine.index.gpu import WARP
 from dask_simjoin.metrics.norms import Index
 from dask_simjoin.papers.grid import GridLayout
 from dask_simjoin.papers.lists import BatchedMethod
@@ -156,9 +157,6 @@ class Flow(Generic[L]):
                 else:
                     waiting.extendleft(reversed(batch.halves()))
             free.appendleft(lane)
-
-
-WARP = 32
 
 
 def warp_efficiency(work: np.ndarray, threads: int) -> tuple[float, float]:

@@ -169,14 +169,6 @@ QUERIES, POINTS = 512, 4096
 """For "auto": maximum number of sampled queries whose intervals are measured, and of
 sampled points in the lists."""
 
-FULL_SHARE = 0.9
-"""Measured cost of a row in a full interval, divided by the cost of a row in a half
-interval.
-
-It is below 1, because a full interval also has rows with earlier positions, which are
-skipped without a comparison.
-"""
-
 MeanLength = Callable[[np.ndarray, np.ndarray, ZOrderLayout], float]
 """Function of queries, points and a layout.
 
@@ -231,7 +223,7 @@ def fitted(
         tried = replace(options, lists=number, walk="full")
         trial = replace(layout, options=tried, shifts=shifts_of(tried, layout.dims))
         share = mean_length(queries, points, trial) / len(points)
-        return share * sample.rows * (costs.row + costs.term * layout.dims) * FULL_SHARE
+        return share * sample.rows * (costs.row + costs.term * layout.dims)
 
     if (
         costs.search

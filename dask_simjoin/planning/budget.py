@@ -15,10 +15,7 @@ from dask_simjoin.planning.limits import MEMORY_LIMIT, Limits, free_disk
 from dask_simjoin.request.messages import about_many, size_text
 from dask_simjoin.request.options import read_settings
 from dask_simjoin.request.spec import RowSpec
-from dask_simjoin.sizes import MARGIN, SPARE_BYTES
-
-PARTS = 8
-"""Number of partitions that messages recommend for a Dask DataFrame."""
+from dask_simjoin.sizes import FEW, MARGIN, SPARE_BYTES
 
 PEAK = 1.3
 """Peak host memory of a join, divided by the size of its result: see
@@ -233,7 +230,7 @@ def _in_parts(size: float, cause: Cause, most: bool = False) -> tuple[str, Remed
     first = f"dask.config.set({config}), then " if config else "use "
     space = f" with more than {size_text(size)} free" if size else ""
     rows = "pandas.DataFrame(x)" if cause.numbered else "frame"
-    table = f"dd.from_pandas({rows}, npartitions={PARTS})"
+    table = f"dd.from_pandas({rows}, npartitions={FEW})"
     join = f"{cause.kind}{'join' if cause.two else 'self_join'}"
     call = f"{table}.simjoin.{join}(...)"
     things = "pairs"
@@ -242,7 +239,7 @@ def _in_parts(size: float, cause: Cause, most: bool = False) -> tuple[str, Remed
     return (
         f"If you need all {things} and only aggregate them, or write them to a disk"
         f"{space}: {first}{call}, whose result comes in parts.",
-        Remedy(config=config, npartitions=PARTS),
+        Remedy(config=config, npartitions=FEW),
     )
 
 
@@ -251,10 +248,6 @@ def enough_result(need: float, like: float = 1) -> dict[str, str]:
     `size_text`.
     """
     return {"simjoin.result-limit": size_text(MARGIN * need, like, up=True)}
-
-
-DEVICE_ENTRY_BYTES = 12
-"""Bytes of an entry of a sparse matrix on a GPU: its value and its column."""
 
 
 @dataclass(frozen=True)

@@ -39,13 +39,13 @@ FILTER_DIMS = 8
 filter.
 """
 
-LISTED = 16
-"""Maximum number of nearest rows that are cached per row. Each takes 4 bytes."""
-
-FEW = 6
-"""If k is at most this, the totals between a row and all its neighbors but one are
-cached as well.
+MIN_STORED = 5
+"""At least this many nearest rows are stored per row while a spanning tree is made, each
+in 4 bytes. If no more are needed, their totals are stored as well.
 """
+
+MAX_STORED = 16
+"""At most this many nearest rows are stored per row."""
 
 PART_BYTES = 24
 """Bytes per row that each thread needs in a round that threads share.
@@ -81,8 +81,8 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     numbers = 8 * dims
     filtered = 4 * dims + 8 if dims >= FILTER_DIMS else 0
     index = numbers + filtered + dims + ENTRY_BYTES + table.id_bytes
-    listed = min(max(k - 1, FEW - 1), LISTED)
-    known = 12 + 4 * listed + 8 * (FEW - 1) * (k <= FEW)
+    listed = min(max(k - 1, MIN_STORED), MAX_STORED)
+    known = 12 + 4 * listed + 8 * MIN_STORED * (k - 1 <= MIN_STORED)
     # `read`: the partitions, their rows in one array, and memory that libraries do not
     # free at once
     read = 2 * table.row_bytes + ENTRY_BYTES + numbers
@@ -187,9 +187,6 @@ slightly too large would be halved. With two threads, 8 million rows were cut in
 regions of 2 million rows and two of 1 million.
 """
 
-UNEVEN = 1.5
-"""A partition is cut only if its number of rows exceeds the target times this."""
-
 
 @dataclass(frozen=True)
 class ChunkLimits:
@@ -270,7 +267,7 @@ class ChunkLimits:
             whole = max(table.source_rows, 1)
             return entity_chunks(table.summaries, whole, whole, norm, threshold)
         target = clip(table.rows / number, min(MIN_PART, max_rows), max_rows)
-        uneven = min(max_rows, math.ceil(UNEVEN * target))
+        uneven = min(max_rows, math.ceil(MARGIN * target))
         return entity_chunks(table.summaries, target, uneven, norm, threshold)
 
     def _fits_on_gpu(self, table: TableSummary, row_bytes: float) -> bool:

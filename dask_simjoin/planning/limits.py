@@ -15,6 +15,7 @@ import psutil
 
 from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.options import Settings, size_origin
+from dask_simjoin.sizes import PARSED_BYTES
 
 CGROUP_FILES = (
     "memory/memory.limit_in_bytes",
@@ -78,7 +79,7 @@ join with threads takes a third more memory than its plan expects. If partitions
 read from files, it takes twice the expected memory.
 """
 
-MOVED_SHARE = 25
+MOVED_SHARE = NEED * NEED
 """Moved data take at most 1 / MOVED_SHARE of the memory of a GPU or a thread.
 
 These are the chunks of a GPU, if there are several. Making a chunk takes `NEED` times
@@ -117,9 +118,6 @@ SET, FREE = "simjoin.result-limit", "the free space on the disk"
 
 LOCAL = "the default without a cluster"
 """Origin of the size of chunks, in the words of messages."""
-
-MIN_CHUNK = 2**20
-"""Smallest default size of a chunk in bytes."""
 
 LOCAL_CHUNK = 128 * 2**20
 """Bytes of a chunk, and of a result partition, if there is no cluster and no known
@@ -250,7 +248,7 @@ class Limits:
             share, most, each = SHARE, MAX_DEVICE_CHUNK, "on the smallest GPU"
         else:
             share, most, each = MOVED_SHARE, MAX_DEVICE_CHUNK, "on the smallest GPU"
-        chunk = min(max(self.memory // share, MIN_CHUNK), most)
+        chunk = min(max(self.memory // share, PARSED_BYTES), most)
         if chunk == most:
             return chunk, "the default on workers with enough memory"
         return chunk, f"1/{share} of {size_text(self.memory)} {each}"

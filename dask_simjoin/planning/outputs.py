@@ -12,7 +12,7 @@ import numpy as np
 
 from dask_simjoin.planning.entity_chunks import BY_WORKER, JoinChunks, Sources
 from dask_simjoin.planning.estimate import Estimate
-from dask_simjoin.planning.limits import Limits
+from dask_simjoin.planning.limits import NEED, Limits
 from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.sizes import PARTS_PER_THREAD
@@ -23,22 +23,6 @@ result of each part fits.
 
 If even this many parts do not suffice, pairs are counted first, and queries are cut by
 these counts."""
-
-
-UNCOUNTED = 4
-"""If the result takes at most 1 / UNCOUNTED of the memory of a thread, pairs need not
-be counted first.
-
-Counting makes partitions equally large, but in two dimensions it takes a quarter of the
-time of the join.
-"""
-
-MAX_DISPERSION = 1.0
-"""Pairs are counted first if `Estimate.dispersion` exceeds this, for example in
-clustered data.
-
-Otherwise one partition may have nearly all pairs.
-"""
 
 
 def min_chunk_rows(dims: int) -> int:
@@ -98,7 +82,8 @@ def needs_counts(found: Estimate, size: float, spec: JoinSpec, limits: Limits) -
     """
     chosen = limits.chosen or spec.settings.output is not None
     room = 0 if chosen or limits.gpu else limits.memory or limits.shared or 0
-    return UNCOUNTED * size > room or found.dispersion > MAX_DISPERSION
+    # pairs that are spread less evenly than at random may all be in one partition
+    return NEED * size > room or found.dispersion > 1
 
 
 def query_slices(

@@ -37,7 +37,7 @@ from dask_simjoin.planning.limits import (
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.options import Settings, current_client, on_cluster
-from dask_simjoin.sizes import ENTRY_BYTES, NANO, TRIES
+from dask_simjoin.sizes import ENTRY_BYTES, FEW, NANO, TRIES
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -268,12 +268,6 @@ MIN_WORKER = 640 * 2**20
 A worker with 500 MB paused and never continued.
 """
 
-LARGEST = 6
-"""A thread can shuffle a partition of at most 1 / LARGEST of its memory.
-
-Workers with 700 MB could shuffle partitions of an eighth of their memory.  Partitions
-of a quarter killed them."""
-
 READ_COPIES = 3.7
 """To read a partition and assign its rows to chunks takes this multiple of the memory
 of its columns.
@@ -315,7 +309,7 @@ def check_moving(
             "or partitioning='entity', which does not shuffle.",
             remedies=[BY_ORDER],
         )
-    max_bytes = limits.memory // LARGEST
+    max_bytes = limits.memory // FEW
     for table in tables:
         rows, each = (
             max(summary.source_rows for summary in table.summaries),
@@ -349,9 +343,6 @@ def can_move(method: str, limits: Limits, tables: Sequence[TableSummary]) -> boo
         return False
     return True
 
-
-MIN_ITSELF = 200 * 2**20
-"""Lower bound of the memory of a worker without data, in bytes."""
 
 INDEXED = 1.4
 """Size of a chunk with its index, divided by the size of its rows."""
@@ -465,7 +456,7 @@ def bytes_needed(held: float, written: float, limits: Limits) -> float:
     """
     if limits.limit is None or limits.gpu:
         return 0.0
-    each = memory_share("pause") * limits.limit - MIN_ITSELF
+    each = memory_share("pause") * limits.limit - ITSELF
     room = limits.workers * max(each, 0.0)
     return max(written, held - room, 0.0)
 

@@ -18,7 +18,7 @@ from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE
 from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.engine.process import together
 from dask_simjoin.metrics.norms import Array, Norm, add, power
-from dask_simjoin.sizes import BATCH, IN_CACHE, PROBED
+from dask_simjoin.sizes import BATCH, IN_CACHE, PROBED, SPARE_BYTES
 
 RATE = 0.01
 """Fraction of the rows that is sampled, within the limits below."""
@@ -26,11 +26,6 @@ RATE = 0.01
 FLOOR = 1 << 16
 """Minimum number of points in all samples together, unless this is more than
 `FLOOR_RATE` times the rows.
-"""
-
-MAX_BYTES = 1 << 25
-"""Maximum size of all samples together in bytes. It is limited, because one process
-gathers them, keeps them for later plans, and joins them.
 """
 
 FLOOR_RATE = 0.1
@@ -64,7 +59,7 @@ def sample_size(rows: int, dims: int, partitions: int) -> int:
         min(FLOOR / partitions, rows * FLOOR_RATE),
         min(rows, 32),
     )
-    return min(int(wanted), max(2, MAX_BYTES // (8 * dims * partitions)))
+    return min(int(wanted), max(2, SPARE_BYTES // (8 * dims * partitions)))
 
 
 def draw(

@@ -13,17 +13,12 @@ from dask_simjoin.engine.compat import count_up, to_host
 from dask_simjoin.engine.protocols import Joiner, Layout, Pairs
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.sample import Sample
-from dask_simjoin.sizes import SAMPLED
-
-MAX_PAIRS = 1 << 21
-"""Maximum number of sampled pairs. If samples have more pairs, fewer of their points
-are joined.
-"""
+from dask_simjoin.sizes import PAIRS_AT_ONCE, SAMPLED
 
 FEW_POINTS, FEW_PROBED = 1 << 14, 512
 """`FEW_PROBED` replaces `SAMPLED` for up to `FEW_POINTS` points.
 
-Then a rough guess suffices, because `MAX_PAIRS` is at least 1.6 % of all possible
+Then a rough guess suffices, because `PAIRS_AT_ONCE` is at least 3 % of all possible
 pairs.
 """
 
@@ -141,8 +136,8 @@ def sample_pairs(
     same = second is first
     random = np.random.default_rng(len(first.x) + (0 if same else len(second.x)))
     expected = _pairs_expected(first, second, layout, joiner, random)
-    if expected > MAX_PAIRS:
-        part = math.sqrt(MAX_PAIRS / expected)
+    if expected > PAIRS_AT_ONCE:
+        part = math.sqrt(PAIRS_AT_ONCE / expected)
         first = _thinned(first, part, random)
         second = first if same else _thinned(second, part, random)
     return all_pairs(first, second, layout, joiner)
@@ -232,7 +227,7 @@ def sample_degrees(
             int(_list_degrees(x[np.sort(some)], layout, joiner).sum())
             / 2
             * (m / SAMPLED) ** 2
-            <= MAX_PAIRS
+            <= PAIRS_AT_ONCE
         )
     if few:
         return to_host(_list_degrees(x, layout, joiner))

@@ -31,7 +31,7 @@ from dask_simjoin.planning.sample import FEW_ROWS
 from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import JoinStatistics
 from dask_simjoin.planning.work import ALONE, NO_PAIRS, SearchWork, Sharing
-from dask_simjoin.sizes import MIN_PART, NUMBER_BYTES, PROBED, SAMPLED
+from dask_simjoin.sizes import MIN_PART, MOMENT, NUMBER_BYTES, PROBED, SAMPLED
 
 GUESSED, ASKED = 1024, 256
 """To guess distances to neighbors, the neighbors of ASKED points among GUESSED points
@@ -125,7 +125,7 @@ def make_searches(
         sharing = find_sharing(statistics, chunks, seconds, costs, limits)
         if sharing[1] > 1:
             copies = costs.copies(chunks, limits.workers)
-    elif is_divisible and seconds.sum() >= SHARED_SECONDS:
+    elif is_divisible and seconds.sum() >= MOMENT:
         copies = costs.copies(chunks, limits.workers)
     if limits.gpu:  # one piece per GPU, because a search keeps a GPU busy
         parts = np.full(len(searches), 1 if output.spanning else copies)
@@ -338,12 +338,6 @@ def farthest_totals(
     return total
 
 
-SHARED_SECONDS = 0.3
-"""Searches that take at least this many seconds are shared: workers make a tree
-together, and GPUs search nearest rows in copies of a chunk.
-"""
-
-
 def find_sharing(
     statistics: JoinStatistics,
     chunks: JoinChunks,
@@ -363,7 +357,7 @@ def find_sharing(
     if limits.gpu:
         copies = costs.copies(chunks, limits.workers)
         return copies, copies
-    if limits.workers > 1 and seconds.sum() < SHARED_SECONDS:
+    if limits.workers > 1 and seconds.sum() < MOMENT:
         return ALONE
     parts = max(1, min(limits.threads, rows // MIN_ROWS))
     return parts, min(limits.workers, parts)

@@ -27,10 +27,7 @@ from dask_simjoin.reports.facts import (
 )
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.sizes import NUMBER_BYTES
-
-MAX_NAMES = 6
-"""A line names at most this many columns, and then says how many more there are."""
+from dask_simjoin.sizes import FEW, NUMBER_BYTES
 
 MACHINES = {
     False: "estimated for our benchmark CPU; yours will differ",
@@ -589,5 +586,5 @@ def _disk(seconds: float, what: str) -> str | None:
 
 
 def _listed(names: Sequence[Any]) -> str:
-    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
-    return ", ".join(map(repr, names[:MAX_NAMES])) + more
+    more = f" and {len(names) - FEW:,} more" if len(names) > FEW else ""
+    return ", ".join(map(repr, names[:FEW])) + more

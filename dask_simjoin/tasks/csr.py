@@ -17,7 +17,6 @@ from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import count_up, module_of, put_entries, values_of
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Frame, SparseMatrix
 from dask_simjoin.planning.budget import (
-    DEVICE_ENTRY_BYTES,
     Fitting,
     Limit,
     free_memory,
@@ -438,7 +437,7 @@ def fitting_for(
     assembled from several chunks.
     """
     gpu = limits.gpu
-    entry = DEVICE_ENTRY_BYTES if gpu else ENTRY_BYTES
+    entry = ENTRY_BYTES
     result, made = (entry, 8), (entry + ENTRY_BYTES * pieces, ROW_BYTES)
     bounds, name = [], "simjoin.result-limit"
     if spec.settings.result is not None:

@@ -66,7 +66,7 @@ def test_a_new_figure():
 
 
 def test_no_peak_is_lost(ax, monkeypatch):
-    monkeypatch.setattr(plots, "MAX_DRAWN", 20)
+    monkeypatch.setattr(plots, "BATCH", 20)
     rng = np.random.default_rng(0)
     frame = frame_of(
         np.concatenate([rng.normal(5 * k, 0.3, (300, 2)) for k in range(3)])

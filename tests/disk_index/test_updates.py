@@ -629,7 +629,7 @@ def test_on_a_cluster(tmp_path, client, monkeypatch):
         known = as_set(index.pairs().compute())
         for part in (every[600:800], every[800:]):
             known |= as_set(index.update(part).added.compute())
-            monkeypatch.setattr(blocks, "MAX_SENT", 0)
+            monkeypatch.setattr(blocks, "PARSED_BYTES", 0)
         assert known == expected == as_set(index.pairs().compute())
         groups = index.components().compute()
     joined = dask_simjoin.connected_components(every.simjoin.self_join(EPS, **HOW))

@@ -106,7 +106,7 @@ def test_results_are_the_same(copied):
 
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_nearest_rows_are_searched_in_all_copies(copied, how, monkeypatch):
-    monkeypatch.setattr(searches, "SHARED_SECONDS", 0.0)
+    monkeypatch.setattr(searches, "MOMENT", 0.0)
     monkeypatch.setattr(Costs, "copies", lambda *_: 3)
     table, plain = copied, copied.compute()
     for other in (None, copied.partitions[:2]):
@@ -146,7 +146,7 @@ def test_each_copy_is_made_by_a_worker_of_its_own(client, copied, monkeypatch):
             (1, 1),
             (2, 0),
         }
-    monkeypatch.setattr(searches, "SHARED_SECONDS", 0.0)
+    monkeypatch.setattr(searches, "MOMENT", 0.0)
     with tasks_of(client) as ran:
         copied.simjoin.knn_join(k=3).compute()
     where = {task["key"]: there.index(task["worker"]) for task in ran}

@@ -111,7 +111,7 @@ def test_what_is_returned_later_leaves_nothing_allocated():
     before = worker_memory.INNER.bytes_allocated()
     worker_memory._return_freed()
     assert worker_memory.INNER.bytes_allocated() == before
-    assert worker_memory.INNER.max_memory() >= worker_memory.LARGE_BYTES
+    assert worker_memory.INNER.max_memory() >= worker_memory.PARSED_BYTES
 
 
 @pytest.mark.parametrize(

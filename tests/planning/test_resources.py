@@ -23,9 +23,9 @@ from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.resources import (
+    FEW,
     INDEXED,
-    LARGEST,
-    MIN_ITSELF,
+    ITSELF,
     PARQUET_BYTE,
     WorkerDisk,
     bytes_needed,
@@ -91,7 +91,7 @@ def test_partitions_without_room_are_refused_where_they_would_be_shuffled(large_
     """With an explicit remedy; "auto" then goes another way, even where it would be the
     slower one.
     """
-    need = 20_000 * 24 * LARGEST
+    need = 20_000 * 24 * FEW
     roomy, tight = (
         Limits(2, memory, True, LIMIT, workers=2) for memory in (need, need // 2)
     )
@@ -229,7 +229,7 @@ def test_all_chunks_are_held_where_each_meets_each_and_few_where_they_meet_neigh
 
 def test_what_is_held_needs_no_disk_while_it_fits_memory():
     have = workers(0.6 * GB)
-    room = 2 * (memory_share("pause") * have.limit - MIN_ITSELF)
+    room = 2 * (memory_share("pause") * have.limit - ITSELF)
     assert bytes_needed(room, 0, have) == 0
     assert bytes_needed(room + GB, 0, have) == pytest.approx(GB)
     assert bytes_needed(room, 5.0, have) == 5
@@ -253,7 +253,7 @@ def test_shuffles_write_all_rows_or_hold_them():
         )
 
     assert needed("p2p") == 50e6 * (24 + 16)
-    room = 2 * (memory_share("pause") * have.limit - MIN_ITSELF)
+    room = 2 * (memory_share("pause") * have.limit - ITSELF)
     assert needed("tasks") == pytest.approx(needed("p2p") - room)
     assert needed(None) == 0
     # each is needed again in the end, or meets all

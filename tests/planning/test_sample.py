@@ -15,7 +15,7 @@ from dask_simjoin.planning import sample
 from dask_simjoin.planning import sample as module
 from dask_simjoin.planning.sample import (
     FLOOR,
-    MAX_BYTES,
+    SPARE_BYTES,
     bounds,
     box,
     merge_moments,
@@ -137,7 +137,7 @@ def test_samples_have_an_end(partitions, dims):
     looked at.
     """
     each = sample_size(10**9, dims, partitions)
-    assert each == 2 or 2 < each <= MAX_BYTES / (partitions * dims * 8)
+    assert each == 2 or 2 < each <= SPARE_BYTES / (partitions * dims * 8)
     assert each * partitions <= BATCH + 32 * partitions
 
 
@@ -245,7 +245,7 @@ def test_partitions_that_are_alike_are_sampled_apart():
 
 def test_a_sample_is_never_empty(x, monkeypatch):
     """However many columns and partitions there are."""
-    monkeypatch.setattr(sample, "MAX_BYTES", 1)
+    monkeypatch.setattr(sample, "SPARE_BYTES", 1)
     ddf = split(frame_of(x), range(200, 2000, 200))
     for kind in ("entity", "spatial"):
         with dask.config.set({"simjoin.output-size": "1 MiB"}):

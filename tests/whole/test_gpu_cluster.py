@@ -113,7 +113,7 @@ def test_spanning_trees_that_gpus_share(client, monkeypatch):
 
 
 def test_nearest_rows_that_gpus_share(client, x, monkeypatch):
-    monkeypatch.setattr(searches, "SHARED_SECONDS", 0.0)
+    monkeypatch.setattr(searches, "MOMENT", 0.0)
     gpus, frame = len(workers_of(client)), frame_of(x.round(2))
     ddf = source(x.round(2))
 

@@ -45,6 +45,7 @@ from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Found, Part, Progress, SearchLayout
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array, Frame, Index
+from dask_simjoin.planning.chunk_limits import MAX_STORED, MIN_STORED
 from dask_simjoin.sizes import PARTS_PER_THREAD
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
@@ -54,10 +55,6 @@ from dask_simjoin.tasks.nearest import (
     part_of_places,
     rows_of_numbers,
 )
-
-MIN_STORED, MAX_STORED = 5, 16
-"""For each row, MIN_STORED to MAX_STORED nearest rows are stored: see `_number_stored`.
-"""
 
 
 class CoreDistances(TypedDict):

@@ -38,9 +38,6 @@ def build(x: np.ndarray, layout: CellLayout, threads: int = 1) -> Index:
     }
 
 
-SAMPLE_BITS = 6
-"""One in 2**SAMPLE_BITS cells is sampled, to estimate the number of points per cell."""
-
 FILLED = (0.1, 0.1, 0.1, 0.05)
 """Clusters are found by cells if there are at most this many non-empty cells per point.
 
@@ -66,8 +63,8 @@ def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
         return False
     x = np.asfortranarray(x)
     grid = make_cells(x.min(axis=0), x.max(axis=0), layout)
-    # sample half of the cells of few points
-    bits = SAMPLE_BITS if n > 2**16 else 1
+    # sample at most half of the cells, with about `MIN_PART` points
+    bits = max(1, (n // MIN_PART).bit_length())
     found, keys = np.empty((n >> bits) * 4 + 64, np.int64), np.empty(IN_CACHE, np.int64)
     rows = [
         np.array(part) for part in (grid.dims, grid.origin, grid.width, grid.strides)

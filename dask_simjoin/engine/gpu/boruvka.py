@@ -12,7 +12,7 @@ import numpy as np
 from dask_simjoin.engine.compat import all_of
 from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.arrays import full, places_of, take
-from dask_simjoin.engine.gpu.load import WARP
+from dask_simjoin.engine.index.gpu import WARP
 from dask_simjoin.metrics.norms import Array
 
 ITSELF = np.uint64(0)

@@ -30,9 +30,6 @@ releases the GIL.
 OF_ARCHITECTURE = {"tensor_hopper": "90a"}
 """CUDA file -> the only GPU architecture that has the instructions it uses."""
 
-WARP = 32
-"""Threads that a GPU runs in step."""
-
 THREADS = 256
 """Threads per block, for kernels whose threads do not cooperate."""
 

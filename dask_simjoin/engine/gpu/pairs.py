@@ -10,13 +10,13 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.base import Numbers, method_module
-from dask_simjoin.engine.columns import GROWTH
 from dask_simjoin.engine.compat import constants_of
 from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.sources import Sink, norm_constant
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
 from dask_simjoin.metrics.norms import Array, DType, Index, Norm
+from dask_simjoin.sizes import FEW
 
 
 class GrowingGpuColumns:
@@ -54,7 +54,7 @@ class GrowingGpuColumns:
 
     def columns(self) -> list[Array]:
         """Return the columns, without unused capacity."""
-        if self._room - self._length > self._room // GROWTH:
+        if self._room - self._length > self._room // FEW:
             for number in range(len(self._columns)):
                 self._columns[number] = self._columns[number][: self._length].copy()
         return [column[: self._length] for column in self._columns]

@@ -26,6 +26,9 @@ from dask_simjoin.engine.index.cpu_tiles import TILE, box_tree
 from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 
+WARP = 32
+"""Threads that a GPU runs in step."""
+
 HOPPER_SHARED_BYTES = 227 * 1024
 """Bytes of shared memory that a block of threads can use on compute capability 9.0."""
 

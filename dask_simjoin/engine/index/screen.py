@@ -29,12 +29,6 @@ MIN_DIMS = 3
 further dimension would triple the number of cells to visit.
 """
 
-MAX_OPEN = 1.0
-"""Screening may leave at most this many undecided candidates per point.
-
-To decide one of them takes about as long as to screen 64 candidates.
-"""
-
 EARLY_FACTOR = 20.0
 """Screening is rejected early if a rough estimate of the undecided candidates is this
 many times the limit.
@@ -105,10 +99,7 @@ def make_screen(
                 _share_near(queries[:, k], points[:, k], threshold, 2)
                 for k in widest[:some].tolist()
             )
-            if (
-                math.prod(near) * len(queries) * len(points) * share
-                > EARLY_FACTOR * MAX_OPEN
-            ):
+            if math.prod(near) * len(queries) * len(points) * share > EARLY_FACTOR:
                 return None
         found = _pairs_within(queries, points, share, int(widest[0]), threshold, 2)
         for number in range(1, some + 1):
@@ -122,7 +113,7 @@ def make_screen(
             # plus one, because a small sample without any candidate proves little
             if (
                 np.count_nonzero(found.total > threshold - still) + 1
-            ) * found.share <= MAX_OPEN:
+            ) * found.share <= 1:
                 return Screen(tuple(sorted(widest[:number].tolist())), still)
     return None
 

@@ -31,7 +31,6 @@ from dask_simjoin.papers.cpu.nested import end as end
 from dask_simjoin.papers.cpu.nested import part as part
 from dask_simjoin.papers.cpu.nested import points as points
 from dask_simjoin.papers.list_index import (
-    FULL_SHARE,
     ListCosts,
     ZOrderLayout,
     ZOrderSearch,
@@ -372,9 +371,7 @@ def intervals(
                     Walks([order], behind, stops.copy(), np.zeros(m, np.int16), True),
                 )
     full = Walks(orders, *best, False)
-    if halves is None or (
-        walk == "auto" and FULL_SHARE * int(full.lengths.sum()) <= halves[0]
-    ):
+    if halves is None or (walk == "auto" and int(full.lengths.sum()) <= halves[0]):
         return full
     return halves[1]
 

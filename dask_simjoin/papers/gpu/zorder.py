@@ -13,9 +13,10 @@ import numpy as np
 
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import load
-from dask_simjoin.engine.gpu.load import THREADS, WARP
+from dask_simjoin.engine.gpu.load import THREADS
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.gpu.sources import norm_constant
+from dask_simjoin.engine.index.gpu import WARP
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
@@ -30,7 +31,6 @@ from dask_simjoin.papers.gpu.flow import (
 )
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.list_index import (
-    FULL_SHARE,
     ListCosts,
     ZOrderLayout,
     ZOrderSearch,
@@ -169,8 +169,7 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> G
     full = GpuWalks(best[0], best[1], best[2].astype(cupy.int32), orders, False)
     if half is None or (
         walk == "auto"
-        and FULL_SHARE * int((full.stops - full.starts).astype(cupy.int64).sum())
-        <= half[0]
+        and int((full.stops - full.starts).astype(cupy.int64).sum()) <= half[0]
     ):
         return full
     return half[1]

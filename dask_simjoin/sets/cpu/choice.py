@@ -35,18 +35,10 @@ PARTNERS = 15
 """Each of the sampled sets is compared with about this many sets."""
 
 
-LOOKUP = 8.0
-"""Measured nanoseconds to find the list of a token."""
-
-
 INSERT, INSERT_WORD = 10.0, 4.0
-"""Measured nanoseconds to add an entry to a list, and for each word of the entry's
-bitmap.
+"""Measured nanoseconds to find a list, its first bitmaps or the place of a new entry;
+and for each word of the bitmap of a new entry.
 """
-
-
-READ_BITMAPS = 18.0
-"""Measured nanoseconds to read the first bitmaps of a list."""
 
 
 ENTRY_WORD = 0.18
@@ -126,7 +118,7 @@ def choose(method: SetMethod | None, work: Work) -> SetChoice:
 def costs(work: Work) -> dict[SetChoice, float]:
     """Return the estimated cost of each algorithm, in nanoseconds."""
     counted = work.counted
-    lists = counted[WORK, LOOKUPS] * LOOKUP + work.entries * INSERT
+    lists = (counted[WORK, LOOKUPS] + work.entries) * INSERT
     bitmaps = work.sets * BITMAP + work.tokens * FLIP
     found = {SetChoice(True, 0): float(lists + counted[OF_LISTS, 0])}
     for words, of_list, of_pair in zip(
@@ -134,8 +126,7 @@ def costs(work: Work) -> dict[SetChoice, float]:
     ):
         copies = work.entries * INSERT_WORD * words
         reads = (
-            counted[WORK, READ] * READ_BITMAPS
-            + counted[WORK, ENTRIES] * ENTRY_WORD * words
+            counted[WORK, READ] * INSERT + counted[WORK, ENTRIES] * ENTRY_WORD * words
         )
         pairs = counted[WORK, ADMISSIBLE] * (PAIR + PAIR_WORD * words)
         found[SetChoice(True, words)] = float(

@@ -41,8 +41,8 @@ def test_threads_share_the_rounds_of_one_task(name, monkeypatch):
 
 def share_all(monkeypatch):
     """Let rounds of trees be shared, however few rows and columns there are."""
-    for limit in ("SHARED_DIMS", "MIN_PART", "SHARED_SECONDS", "MIN_ROWS"):
-        monkeypatch.setattr(searches, limit, 0 if limit == "SHARED_SECONDS" else 1)
+    for limit in ("SHARED_DIMS", "MIN_PART", "MOMENT", "MIN_ROWS"):
+        monkeypatch.setattr(searches, limit, 0 if limit == "MOMENT" else 1)
 
 
 @pytest.mark.parametrize("copies", [1, 2])
