@@ -317,8 +317,14 @@ def own_radius(meta: Frame, eps: object) -> str | None:
             raise OptionTypeError(
                 f"eps={shown(eps)} is not a number; use a finite number >= 0{instead}."
             )
-        meant = meant_columns(eps, meta.columns)
         own = numeric_columns(meta, ()) or list(meta.columns)
+        if eps.rstrip().endswith("%"):
+            raise OptionTypeError(
+                f"eps={shown(eps)} is a percentage, and eps= is a distance. For a "
+                "relative tolerance in a column, use within=, such as "
+                f"within={{{own[-1]!r}: {shown(eps)}}}."
+            )
+        meant = meant_columns(eps, meta.columns)
         raise OptionTypeError(
             f"eps={shown(eps)} is neither a number nor a column{meant}. Use a finite "
             "number >= 0, or for one distance per row a numeric column, such as "

@@ -141,6 +141,7 @@ OPTIONS: Names = {
     "distance_upper_bound": ("max_distance",),
     "distance": ("return_distance",),
     "min_pts": ("min_samples",),
+    "min_points": ("min_samples",),
     "columns": ("on",),
     "by": ("on",),
     "cols": ("on",),
@@ -250,6 +251,7 @@ NO_OPTIONS: dict[str, str] = {
         ("within", "window", "time_window", "time", "times", "tolerance", "max_time"),
         NEAR_IN_TIME,
     ),
+    **dict.fromkeys(("eps2", "eps_time"), NEAR_IN_TIME),
     **dict.fromkeys(("direction", "allow_exact_matches", "before", "after"), IN_ORDER),
     **dict.fromkeys(
         ("boxsize", "box_size", "box", "period", "periods", "periodic", "pbc"),
@@ -261,6 +263,11 @@ NO_OPTIONS: dict[str, str] = {
     ),
     **dict.fromkeys(("other", "right", "right_df"), ONE_TABLE),
     "similarity": "With metric='cosine', eps= is one minus the minimum similarity",
+    **dict.fromkeys(
+        ("ignore_case", "case", "case_sensitive", "lower"),
+        "Texts are compared as they are; convert both columns first, as in "
+        "df['name'] = df['name'].str.casefold()",
+    ),
     "inplace": "Verbs return a new object, and the frame does not change",
     "algorithm": "Use method= to choose the algorithm; all methods find the same pairs",
     **dict.fromkeys(("max_rows", "limit", "nrows"), "Take .head(n) of the result"),

@@ -257,7 +257,7 @@ def test_options_are_named():
         f"{start}['x']. For coordinates, use on=['x']; pass all other options by name."
     )
     text = told(OptionTypeError, FRAME.simjoin.self_join, 1.0, 2)
-    assert text.startswith(f"{start}2. Pass it by name, as one of on=, by=,")
+    assert text.startswith(f"{start}2. Pass it by name, as one of on=, metric=,")
     assert len(FRAME.simjoin.self_join(eps=1.0, on="x")) == 2
 
 
@@ -618,6 +618,9 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("self_join", "tolerance", "use within={'time': '10 min'}"),
         ("edit_self_join", "unless", "take different=."),
         ("neighbor_counts", "other", "Only join() and knn_join() compare two tables"),
+        ("dbscan", "eps2", "use within={'time': '10 min'}"),
+        ("dbscan", "min_points", "did you mean 'min_samples'?"),
+        ("edit_self_join", "ignore_case", "df['name'].str.casefold()"),
         ("dbscan", "sample_weight", "DBSCAN(eps).fit(frame, sample_weight=...)"),
         ("self_join", "w", "Multiply each column by w ** (1 / p) first"),
     ],
@@ -626,6 +629,11 @@ def test_what_there_is_in_place_of_an_option(verb, option, remedy):
     text = told(OptionTypeError, getattr(FRAME.simjoin, verb), 1.0, **{option: 1})
     start = f"{verb}() has no option {option!r}"
     assert text.startswith((f"{start} (did", f"{start}. ")) and remedy in text
+
+
+def test_a_percentage_is_no_distance():
+    text = told(OptionTypeError, FRAME.simjoin.self_join, "5 %", on="x")
+    assert "use within=, such as within={'radii': '5 %'}" in text
 
 
 def test_what_there_is_in_place_of_a_metric():
