@@ -617,14 +617,13 @@ def test_the_sweep_serves_four_columns(how, verb):
 # -----------------------------------------------------------------------
 
 OPTIONS = {
-    "self_join": "eps, on, by, within, different, id, metric, p, box, pairs, include_self, return_distance, "
-    "distance_unit, keep, suffixes, dropna, method, approximate, partitioning, "
-    "blocksize, threads",
-    "neighbor_counts": "eps, on, by, within, different, id, metric, p, box, dropna, method, "
-    "approximate, partitioning, "
-    "blocksize, threads",
-    "count_pairs": "eps, on, by, within, different, id, metric, p, box, pairs, "
-    "include_self, dropna, method, approximate, partitioning, blocksize, threads",
+    "self_join": "eps, on, metric, id, return_distance, distance_unit, keep, suffixes, "
+    "by, within, different, pairs, include_self, dropna, p, box, threads, blocksize, "
+    "partitioning, method, approximate",
+    "neighbor_counts": "eps, on, metric, id, by, within, different, dropna, p, box, "
+    "threads, blocksize, partitioning, method, approximate",
+    "count_pairs": "eps, on, metric, id, by, within, different, pairs, include_self, "
+    "dropna, p, box, threads, blocksize, partitioning, method, approximate",
 }
 
 
