@@ -125,6 +125,11 @@ each row. To allocate and merge the numbers takes a quarter of this time.
 
 Nevertheless, there are at least as many pieces as threads."""
 
+EMBED_NUMBER = 15.0
+"""Nanoseconds to compute a coordinate if the metric converts columns, as haversine
+does.
+"""
+
 MIN_ROWS = 1 << 11
 """Minimum number of queries per piece of work."""
 
@@ -222,7 +227,7 @@ class Costs:
         found: np.ndarray = self.pair * pairs
         return found + self.visit * visited + self.compare * met
 
-    def planning(self, lazy: bool) -> float:
+    def planning(self, lazy: bool, embeds: bool) -> float:
         """Return the seconds to read all rows once for the plan, without the estimate
         of pairs.
 
@@ -230,7 +235,9 @@ class Costs:
         maps the columns to other coordinates.
         """
         fixed = LAZY_PLANNING if lazy else PLANNING
-        return fixed + self.rows * self.read
+        return fixed + self.rows * (
+            self.read + NANO * EMBED_NUMBER * self.dims * embeds
+        )
 
     def counts(
         self,

@@ -406,7 +406,7 @@ def _countable(
         return False
     spec, sampled = statistics.spec, [len(table.points.x) for table in statistics.each]
     listed = lists_pairs(blocks, spec)
-    planning = cut.costs.planning(not cut.limits.plain)
+    planning = cut.costs.planning(not cut.limits.plain, spec.measure.embeds)
     return cut.costs.counts(statistics.rows, sampled, found.total, listed, planning)
 
 

@@ -167,7 +167,9 @@ def test_what_is_read_and_searched_is_shared_by_threads(cluster):
 
 
 def test_pairs_are_counted_if_that_is_as_cheap_as_the_rest_of_planning():
-    def counts(rows, pairs=0.0, lazy=False, listed=False, dims=2, method="sweep"):
+    def counts(
+        rows, pairs=0.0, lazy=False, listed=False, embeds=False, dims=2, method="sweep"
+    ):
         costs = Costs(
             method,
             dims,
@@ -177,7 +179,9 @@ def test_pairs_are_counted_if_that_is_as_cheap_as_the_rest_of_planning():
             Limits(1),
             swept=min(dims, 2),
         )
-        return costs.counts([rows], [rows // 10], pairs, listed, costs.planning(lazy))
+        return costs.counts(
+            [rows], [rows // 10], pairs, listed, costs.planning(lazy, embeds)
+        )
 
     assert (
         counts(10_000)
@@ -185,7 +189,7 @@ def test_pairs_are_counted_if_that_is_as_cheap_as_the_rest_of_planning():
         and not counts(100_000)
         and not counts(1_000_000)
     )
-    assert counts(100_000, lazy=True)
+    assert counts(100_000, lazy=True) and counts(100_000, embeds=True)
     assert not counts(10_000, pairs=1e7)
     assert counts(10_000, pairs=1e5) and not counts(10_000, pairs=1e5, listed=True)
     assert counts(2000, dims=64, method="tiles") and not counts(
@@ -195,6 +199,6 @@ def test_pairs_are_counted_if_that_is_as_cheap_as_the_rest_of_planning():
 
 def test_counting_two_tables_costs_as_much_as_their_rows():
     costs = Costs("sweep", 2, (1.0, 1.0), 60_000.0, COUNTS, Limits(1))
-    planning = costs.planning(False)
+    planning = costs.planning(False, False)
     assert costs.counts([30_000, 30_000], [3000, 3000], 0.0, False, planning)
     assert not costs.counts([130_000, 30_000], [6500, 3000], 0.0, False, planning)
