@@ -149,7 +149,8 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     2  <NA>     i  NaN   800
     """
     check_other("join(other, eps)", request.other, eps=request.eps)
-    if request.matching == GREEDY:
+    # other values, also arrays, are refused below
+    if isinstance(request.matching, str) and request.matching == GREEDY:
         return one_to_one(frame, request)
     return verbs.join(frame, request, DISTANCES)
 

@@ -36,8 +36,8 @@ PARTNERS = 15
 
 
 INSERT, INSERT_WORD = 10.0, 4.0
-"""Measured nanoseconds to find a list, its first bitmaps or the place of a new entry;
-and for each word of the bitmap of a new entry.
+"""Measured nanoseconds: to find a list, its first bitmaps or the place of a new entry.
+The second number is for each word of the bitmap of a new entry.
 """
 
 
