@@ -5,7 +5,6 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks import tables
 from benchmarks.gpu import rival_programs as rivals
 
 ROWS = np.array([[0.0], [1.0], [2.0], [10.0], [10.5], [12.0]], np.float32)
@@ -139,24 +138,6 @@ def test_every_program_is_called_with_its_arguments():
         arguments = program.arguments.format(path="rows", eps="0.5", dims=16).split()
         assert {"rows", "0.5"} <= set(arguments)
         assert "{" not in program.file.format(dims=16)
-
-
-def test_the_table_has_a_line_for_each_program_that_ran():
-    times = {
-        "kernels": {"seconds": 0.0123},
-        "whole": {"seconds": 1.5},
-        "numbers": "float32",
-        "pairs": 1234,
-    }
-    ran = times | {"false": 1, "missed": 20}
-    found = {"name": "skew16", "rows": 300_000, "eps": 12.5, "ours": times}
-    table = tables.TABLES["gpu-rivals"](
-        {"rows": [found | {"rivals": {"A": ran, "B": {"absent": "not built"}}}]}
-    )
-    assert table[1:] == [
-        ["skew16, 300k, eps 12.5", "ours", "float32", "0.012", "1.50", "1,234", "", ""],
-        ["", "A", "float32", "0.012", "1.50", "1,234", "1", "20"],
-    ]
 
 
 def test_rows_are_moved_only_if_differences_stay_exact():
