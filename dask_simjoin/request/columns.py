@@ -111,7 +111,7 @@ def _converted(name: Hashable, dtype: Any) -> str:
     ):
         return (
             f"If its categories are numbers: {as_floats}. If its values must be equal "
-            f"in both rows, use by={name!r}."
+            f"in both rows, use by={name!r}, and name other columns in on=. {as_texts}"
         )
     if _is_text(dtype):
         lists = of_dask(dtype, name)
@@ -327,7 +327,8 @@ def own_radius(meta: Frame, eps: object) -> str | None:
         meant = meant_columns(eps, meta.columns)
         raise OptionTypeError(
             f"eps={shown(eps)} is neither a number nor a column{meant}. Use a finite "
-            "number >= 0, or for one distance per row a numeric column, such as "
+            "number >= 0, or for one distance per row the name of a column of distances "
+            "(self_join() then needs pairs='both'). The numeric columns are "
             f"{listed(own)}."
         )
     if kind_of_number(meta[eps].dtype) not in ("i", "u", "f"):

@@ -221,7 +221,7 @@ NEAR_IN_TIME = (
 IN_ORDER = (
     "With a column of times, here called 'time', use within={'time': ('-1 h', '0 h')}. "
     "The right row is then at most one hour earlier than the left row. For later rows, "
-    "use ('0 h', '1 h')"
+    "use ('0 h', '1 h'). knn_join() then also needs max_distance="
 )
 IN_BOX = (
     "For a periodic box from 0 to L, use box=L, or a length for each column, such as "

@@ -67,6 +67,9 @@ INNER, LEFT, RIGHT, OUTER, SEMI, ANTI = HOW = get_args(How)
 KEEPS = {LEFT: ("left",), RIGHT: ("right",), OUTER: ("left", "right")}
 """Value of `how` -> the tables whose rows without a match are in the result, too."""
 
+FULL = {"full": OUTER, "fullouter": OUTER, "full_outer": OUTER}
+"""Other names of a value of `how`."""
+
 ALL_TIES = "all"
 """Value of `ties` for a result with all rows at the distance of the last neighbor."""
 
@@ -453,7 +456,8 @@ def check_how(how: object, swapped: str = "", allowed: tuple[str, ...] = HOW) ->
     that have none.
     """
     if not isinstance(how, str) or how not in allowed:
-        hint = did_you_mean(how, allowed)
+        meant = FULL.get(how, how) if isinstance(how, str) else how
+        hint = did_you_mean(meant, allowed)
         if isinstance(how, str) and how == "right":
             hint = (
                 f". Or swap the tables: {swapped}. The columns 'left' and 'right' of "

@@ -199,7 +199,7 @@ def test_an_eps_that_is_no_column():
         OptionTypeError, FRAME.simjoin.self_join, "radius", on="x", pairs="both"
     )
     assert "is neither a number nor a column (did you mean 'radii'?). Use a" in text
-    assert text.endswith("a numeric column, such as 'x', 'radii'.")
+    assert text.endswith("The numeric columns are 'x', 'radii'.")
 
 
 def test_the_table_comes_before_eps_and_k():
@@ -317,6 +317,8 @@ def test_a_right_join_is_one_of_the_tables_swapped():
     text = told(OptionError, FRAME.simjoin.knn_join, FRAME, 1, on="x", how="right")
     assert "how='right' is not allowed" in text
     assert "Or swap the tables: other.simjoin.knn_join(frame, k, how='left')" in text
+    text = told(OptionError, FRAME.simjoin.join, FRAME, 1.0, on="x", how="full")
+    assert "(did you mean 'outer'?)" in text
     text = told(OptionError, FRAME.simjoin.join, FRAME, 1.0, on="x", how="semi")
     assert "did you mean 'leftsemi'?" in text and "swap" not in text
 

@@ -87,6 +87,6 @@ def test_columns_and_options_are_refused_at_the_call():
         with pytest.raises(OptionError, match="similarity="):
             frame.simjoin.edit_self_join("t", similarity=similarity)
     with pytest.raises(OptionError, match="how="):
-        frame.simjoin.edit_join(frame, "t", 1, how="outer")
+        frame.simjoin.edit_join(frame, "t", 1, how="cross")
     with pytest.raises(DuplicateIdError):
         frame.assign(n=1).simjoin.edit_self_join("t", 1, id="n")

@@ -9,7 +9,6 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
-from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.gpu.sources import Sink
 from dask_simjoin.engine.protocols import Rows
@@ -107,7 +106,7 @@ def flow(
     pairs per batch.
     """
     options = join.layout.options
-    memory = load.memory() // BUFFER_SHARE // 8 // options.streams
+    memory = int(cupy.cuda.Device().mem_info[1]) // BUFFER_SHARE // 8 // options.streams
     made, capacity = cut(
         options,
         join.queries,

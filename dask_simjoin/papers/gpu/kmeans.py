@@ -166,7 +166,7 @@ class Borders:
         """Divide the clusters into ranges, so that lists of each range's near rows fit
         into memory.
         """
-        memory = load.memory() // BUFFER_SHARE
+        memory = int(cupy.cuda.Device().mem_info[1]) // BUFFER_SHARE
         some = (
             max(1, min(memory, 2**31 - 1) // (4 * SIDE) // len(self._index["y"])) * SIDE
         )

@@ -388,7 +388,7 @@ def _bounded(join: ZOrderLaunch, max_pairs: int | None) -> Iterator[PairBatch]:
     least one (section V-A, algorithm 3).
     """
     ends = to_host(join.slots(Batch(0, 1, join.queries)))
-    memory = load.memory() // BUFFER_SHARE // 8
+    memory = int(cupy.cuda.Device().mem_info[1]) // BUFFER_SHARE // 8
     batch_limit = min(join.layout.options.buffer, memory, max_pairs or memory)
     first = decided = refused = written = 0
     while first < join.queries:

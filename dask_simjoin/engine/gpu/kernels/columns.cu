@@ -5,9 +5,18 @@
 
 enum Letter { SIGNED, UNSIGNED, FLOAT, BOOL };
 
+// Converts a float32 number exactly, from the value and its bits. A plain cast would flush numbers below 2**-126 to 0
+// with the options that CuPy passes to NVRTC.
+__device__ __forceinline__ double exactly(float value, u32 bits) {
+    if (bits & 0x7f800000u) return value;
+    const double size = (bits & 0x7fffffu) * (1.0 / (1ull << 50) / (1ull << 50) / (1ull << 49));
+    return bits >> 31 ? -size : size;
+}
+
 // Returns the value `i` of a column. `size`: bytes of a value.
 __device__ __forceinline__ double value_at(const void* data, int letter, int size, u64 i) {
-    if (letter == FLOAT) return size == 8 ? ((const double*)data)[i] : widened(((const float*)data)[i]);
+    if (letter == FLOAT)
+        return size == 8 ? ((const double*)data)[i] : exactly(((const float*)data)[i], ((const u32*)data)[i]);
     if (letter == BOOL) return ((const unsigned char*)data)[i] != 0;
     if (letter == SIGNED) {
         if (size == 8) return (double)((const long long*)data)[i];

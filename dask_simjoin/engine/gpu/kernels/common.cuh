@@ -44,6 +44,7 @@ __device__ __forceinline__ real larger(real a, real b) { return fmaxf(a, b); }
 #define STORED 0
 #endif
 
+#if STORED
 // Converts a number exactly. This is an assembler instruction, because a plain cast would flush small numbers to 0 with
 // the options that CuPy passes to NVRTC.
 __device__ __forceinline__ double widened(float a) {
@@ -51,6 +52,7 @@ __device__ __forceinline__ double widened(float a) {
     asm("cvt.f64.f32 %0, %1;" : "=d"(b) : "f"(a));
     return b;
 }
+#endif
 
 #if STORED == 0
 typedef double stored;

@@ -6,6 +6,7 @@ import pytest
 from dask_simjoin.engine.cpu.gated import rules_of
 from dask_simjoin.engine.cpu.kernels import gates as kernels
 from dask_simjoin.engine.cpu.kernels.totals import SQUARES
+from dask_simjoin.metrics.formulas import DIFFERENCES
 from dask_simjoin.metrics.gates import (
     NUMBERS,
     RELATIVE,
@@ -45,7 +46,8 @@ def test_candidates_are_decided_by_their_definition(some):
     i, j = (each.ravel().astype(np.int32) for each in np.indices((40, 40)))
     near, totals = np.empty(1600, np.int32), np.empty(1600)
     rules = [RULES[k] for k in some]
-    how = rules_of(Gates(rules=tuple(rules))), np.zeros(2), 4.0, SQUARES
+    terms = kernels.Terms(DIFFERENCES, 0, np.zeros(2))
+    how = rules_of(Gates(rules=tuple(rules))), terms, 4.0, SQUARES
     number = kernels.decide(*sides, *how, i, j, near, totals)
     want = squared_distances(*x)[i, j] <= 4.0
     for g, rule in enumerate(rules):
