@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import overload
 
-from dask_simjoin.engine.cpu.kernels.jit import kernel
+from dask_simjoin.engine.cpu.kernels.jit import inline_source, kernel
 from dask_simjoin.engine.cpu.kernels.simd import (
     I64,
     Builder,
@@ -94,6 +94,19 @@ def add_term(total: Any, t: Any, norm: Any) -> Any:
     raise NotImplementedError
 
 
+@inline_source
+def _whole_power(a: float, norm: Any) -> float:
+    """Return ``a**norm.p`` by squaring and multiplying, from the highest bit of p."""
+    result = a
+    bit = norm.bit
+    while bit:
+        result = result * result
+        if norm.p & bit:
+            result = result * a
+        bit >>= 1
+    return result
+
+
 @overload(add_term, inline="always")
 def _add_term_overload(total, t, norm):  # type: ignore[no-untyped-def]
     if norm.instance_class is Sums:
@@ -103,30 +116,12 @@ def _add_term_overload(total, t, norm):  # type: ignore[no-untyped-def]
     if norm.instance_class is Largest:
         return lambda total, t, norm: max(total, abs(t))
 
-    def powers(total, t, norm):  # type: ignore[no-untyped-def]
-        a = abs(t)
-        result = a
-        bit = norm.bit
-        while bit:
-            result = result * result
-            if norm.p & bit:
-                result = result * a
-            bit >>= 1
-        return total + result
-
     if norm.instance_class is not Roots:
-        return powers
+        return lambda total, t, norm: total + _whole_power(abs(t), norm)
 
     def roots(total, t, norm):  # type: ignore[no-untyped-def]
-        a = abs(t)
-        result = a
-        bit = norm.bit
-        while bit:
-            result = result * result
-            if norm.p & bit:
-                result = result * a
-            bit >>= 1
-        root = a
+        root = abs(t)
+        result = _whole_power(root, norm)
         rest = norm.rest
         while rest:
             root = math.sqrt(root)
