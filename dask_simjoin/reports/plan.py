@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from dask_simjoin.reports.facts import (
     size,
     without,
 )
-from dask_simjoin.request.messages import shown
+from dask_simjoin.request.messages import listed, shown
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.sizes import FEW, NUMBER_BYTES
 
@@ -416,9 +416,9 @@ class PlanReport(BlockReport):
         on = spec.shown_columns
         points = self._names(range(dims))
         if spec.measure.formula:
-            return f"{len(on)}: {_listed(on)}"
+            return f"{len(on)}: {listed(on, FEW)}"
         where = "in a periodic box" if spec.coordinates.box else "on a sphere"
-        return f"{len(on)}: {_listed(on)}, as points {points} {where}"
+        return f"{len(on)}: {listed(on, FEW)}, as points {points} {where}"
 
     def _names(self, places: Iterable[int]) -> str:
         if self.spec.coordinates.lists:
@@ -429,7 +429,7 @@ class PlanReport(BlockReport):
                 else "the number that varies most"
             )
         axes = self.spec.measure.axes or self.spec.on
-        return _listed([axes[k] for k in places])
+        return listed([axes[k] for k in places], FEW)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -583,8 +583,3 @@ def _disk(seconds: float, what: str) -> str | None:
     matter.
     """
     return f"{seconds:.2g} s {what}" if seconds >= MIN_DISK_SECONDS else None
-
-
-def _listed(names: Sequence[Any]) -> str:
-    more = f" and {len(names) - FEW:,} more" if len(names) > FEW else ""
-    return ", ".join(map(repr, names[:FEW])) + more

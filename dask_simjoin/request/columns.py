@@ -31,6 +31,7 @@ from dask_simjoin.request.column_names import (
 from dask_simjoin.request.messages import (
     check_comma,
     instead_of_frame,
+    joined,
     listed,
     number_in_text,
     shown,
@@ -211,10 +212,9 @@ def check_on(
         found = numeric_columns(meta, (id, radius, ROW_ID))
         if not found:
             kinds = [f"{name!r} of dtype {dtype}" for name, dtype in dtypes.items()]
-            more = f" and {len(kinds) - FEW:,} more" if len(kinds) > FEW else ""
             raise ColumnError(
                 "The frame has no numeric column to join on besides ids and booleans "
-                f"(columns: {', '.join(kinds[:FEW])}{more}); name the coordinates with "
+                f"(columns: {joined(kinds, FEW)}); name the coordinates with "
                 "on=[...]. If numbers are stored as texts, decimals or objects, such as "
                 "Decimal, convert these columns: df.astype({...: 'float64'})."
             )

@@ -7,7 +7,7 @@ import decimal
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeGuard
 
@@ -122,9 +122,15 @@ def listed(names: Iterable[object], max_names: int = 12) -> str:
     """Format names for a message. Only the first `max_names` are listed, and the others
     are counted.
     """
-    texts = [repr(name) for name in names]
-    more = f" and {len(texts) - max_names:,} more" if len(texts) > max_names else ""
-    return ", ".join(texts[:max_names]) + more
+    return joined([repr(name) for name in names], max_names)
+
+
+def joined(texts: Sequence[str], max_texts: int) -> str:
+    """Join texts by commas. Only the first `max_texts` are in the result, and the others
+    are counted.
+    """
+    more = f" and {len(texts) - max_texts:,} more" if len(texts) > max_texts else ""
+    return ", ".join(texts[:max_texts]) + more
 
 
 Names = dict[str, tuple[str, ...]]
