@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -581,6 +582,27 @@ def without_dropna(instead: str) -> Iterator[None]:
         raise
 
 
+def check_at_once(
+    free: int | None,
+    pairs: int,
+    each: int,
+    needs: str,
+    use: str,
+    remedies: Sequence[Remedy] = (),
+) -> None:
+    """Raise an error if all pairs do not fit in the memory of one task.
+
+    `free`: bytes; None: no limit. `each`: bytes of a pair. `needs`: which option needs
+    the pairs, and which request gives them. `use`: what to use instead.
+    """
+    if free is not None and pairs * each > free:
+        raise BudgetError(
+            f"{needs} gives {pairs:,}, which take {size_text(pairs * each, free)}, but "
+            f"only {size_text(free)} are free. Use {use}",
+            remedies=list(remedies),
+        )
+
+
 def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     """Refuse values that are not finite, not allowed by the metric, or not exact in
     float64.
@@ -673,16 +695,46 @@ def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None
         )
 
 
+class Outside(NamedTuple):
+    """The values of a column that are outside its limits."""
+
+    name: Hashable
+    number: int
+    markers: int  # how many of them often stand for a missing value
+    example: str  # with its place
+
+    @property
+    def counted(self) -> str:
+        return counted(self.number, "value")
+
+
+def _outside(
+    summaries: list[PartitionSummary], spec: JoinSpec, *each: Iterable[Any]
+) -> Iterator[tuple[Any, ...]]:
+    """For each column with values outside its limits, yield the `Outside`, and what
+    `each` has for the column.
+    """
+    for name, *about in zip(spec.on, *each, strict=False):
+        found = [
+            (n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond
+        ]
+        if found:
+            partition, first = found[0]
+            where = f" in partition {partition}" if len(summaries) > 1 else ""
+            number = sum(beyond.number for _, beyond in found)
+            markers = sum(beyond.markers for _, beyond in found)
+            example = f"{first.example!r} at label {first.label}{where}"
+            yield Outside(name, number, markers, example), *about
+
+
 def _check_box(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     """Refuse coordinates outside a periodic box."""
-    for name, length in zip(spec.on, spec.coordinates.box, strict=False):
-        found = _values_beyond(name, summaries)
-        if found is not None:
-            number, example = found
-            raise CoordinateError(
-                f"Column {name!r} has {number} outside the box, 0 to {length:g}: for "
-                f"example {example}. To wrap them: df[{name!r}] %= {length!r}."
-            )
+    for found, length in _outside(summaries, spec, spec.coordinates.box):
+        raise CoordinateError(
+            f"Column {found.name!r} has {found.counted} outside the box, 0 to "
+            f"{length:g}: for example {found.example}. To wrap them: "
+            f"df[{found.name!r}] %= {length!r}."
+        )
 
 
 def _check_allowed(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
@@ -690,65 +742,40 @@ def _check_allowed(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     metric = spec.measure
     if not metric.formula:
         return
-    for name, (least, most) in zip(spec.on, metric.limits, strict=False):
-        found = _values_beyond(name, summaries)
-        if found is not None:
-            number, example = found
-            raise CoordinateError(
-                f"metric={metric.name!r} compares numbers from {least:g} to {most:g}. "
-                f"Column {name!r} has {number} outside this range: for example "
-                f"{example}. Drop such rows, or use another metric, such as 'manhattan'."
-            )
-
-
-def _values_beyond(
-    name: Hashable, summaries: list[PartitionSummary]
-) -> tuple[str, str] | None:
-    """Return how many values of a column are outside its limits, and an example with its
-    place; None: there are none.
-    """
-    found = [(n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond]
-    if not found:
-        return None
-    number, first = found[0]
-    where = f" in partition {number}" if len(summaries) > 1 else ""
-    total = counted(sum(beyond.number for _, beyond in found), "value")
-    return total, f"{first.example!r} at label {first.label}{where}"
+    for found, (least, most) in _outside(summaries, spec, metric.limits):
+        raise CoordinateError(
+            f"metric={metric.name!r} compares numbers from {least:g} to {most:g}. "
+            f"Column {found.name!r} has {found.counted} outside this range: for example "
+            f"{found.example}. Drop such rows, or use another metric, such as "
+            "'manhattan'."
+        )
 
 
 def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     metric = spec.measure
-    for name, wanted, (lowest, highest) in zip(
-        spec.on, metric.columns, metric.limits, strict=False
-    ):
-        found = [
-            (n, s.beyond[name]) for n, s in enumerate(summaries) if name in s.beyond
-        ]
-        if found:
-            number, first = found[0]
-            total = sum(beyond.number for _, beyond in found)
-            markers = sum(beyond.markers for _, beyond in found)
-            where = f" in partition {number}" if len(summaries) > 1 else ""
-            text = (
-                f"Column {name!r} has {counted(total, 'value')} outside the range of a "
-                f"{wanted} in degrees, {lowest:g} to {highest:g}: for example "
-                f"{first.example!r} at label {first.label}{where}."
-            )
-            drop = (
-                f"Drop such rows first: df = df[df[{name!r}].between({lowest:g}, "
-                f"{highest:g})]. dropna=True does not help: it leaves out only missing "
-                f"values. To treat them as missing: df[{name!r}] = df[{name!r}].where("
-                f"df[{name!r}].between({lowest:g}, {highest:g})), then dropna=True."
-            )
-            swapped = (
-                f"Use metric={spec.metric.name!r} with {' and '.join(metric.columns)}, in "
-                "this order, in degrees. The columns may be swapped, or their values "
-                "may have another unit, such as meters."
-            )
-            mark = 91 if wanted == metric.columns[0] else 181
-            marks = f"{mark} often stands for 'not available', as in AIS."
-            if markers == total:
-                raise CoordinateError(f"{text} {marks} {drop}")
-            if markers > 1:
-                raise CoordinateError(f"{text} {swapped} But {marks} {drop}")
-            raise CoordinateError(f"{text} {swapped}")
+    limits = metric.columns, metric.limits
+    for found, wanted, (lowest, highest) in _outside(summaries, spec, *limits):
+        name = found.name
+        text = (
+            f"Column {name!r} has {found.counted} outside the range of a "
+            f"{wanted} in degrees, {lowest:g} to {highest:g}: for example "
+            f"{found.example}."
+        )
+        drop = (
+            f"Drop such rows first: df = df[df[{name!r}].between({lowest:g}, "
+            f"{highest:g})]. dropna=True does not help: it leaves out only missing "
+            f"values. To treat them as missing: df[{name!r}] = df[{name!r}].where("
+            f"df[{name!r}].between({lowest:g}, {highest:g})), then dropna=True."
+        )
+        swapped = (
+            f"Use metric={spec.metric.name!r} with {' and '.join(metric.columns)}, in "
+            "this order, in degrees. The columns may be swapped, or their values "
+            "may have another unit, such as meters."
+        )
+        mark = 91 if wanted == metric.columns[0] else 181
+        marks = f"{mark} often stands for 'not available', as in AIS."
+        if found.markers == found.number:
+            raise CoordinateError(f"{text} {marks} {drop}")
+        if found.markers > 1:
+            raise CoordinateError(f"{text} {swapped} But {marks} {drop}")
+        raise CoordinateError(f"{text} {swapped}")

@@ -28,11 +28,11 @@ from dask_simjoin.cluster.algorithms.duplicates import (
 )
 from dask_simjoin.engine.base import frames_for, joiner_of_library
 from dask_simjoin.engine.compat import tally, to_host
-from dask_simjoin.errors import BudgetError, Remedy
+from dask_simjoin.errors import Remedy
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.budget import free_memory
+from dask_simjoin.planning.checks import check_at_once
 from dask_simjoin.request.clusters import OneStays
-from dask_simjoin.request.messages import size_text
 from dask_simjoin.sets.chunks import SetBlockPair, SetChunk, running_total
 from dask_simjoin.sets.pairs import (
     SetMatches,
@@ -150,16 +150,14 @@ def check_pairs(free: int | None, request: str, *numbers: int) -> None:
     """Raise an error if the pairs of all block pairs do not fit in the memory of one
     task. `free`: bytes; None: no limit.
     """
-    pairs = sum(numbers)
-    if free is not None and pairs * ROW_BYTES > free:
-        raise BudgetError(
-            f"grouping='greedy' needs all pairs of distinct values at once: {request} "
-            f"gives {pairs:,}, which "
-            f"take {size_text(pairs * ROW_BYTES, free)}, but only {size_text(free)} "
-            "are free. Use "
-            "grouping='connected', which does not hold all pairs, or a stricter limit.",
-            remedies=[Remedy({"grouping": "connected"})],
-        )
+    check_at_once(
+        free,
+        sum(numbers),
+        ROW_BYTES,
+        f"grouping='greedy' needs all pairs of distinct values at once: {request}",
+        "grouping='connected', which does not hold all pairs, or a stricter limit.",
+        [Remedy({"grouping": "connected"})],
+    )
 
 
 def _by_number(candidates: SetCandidates) -> Array:

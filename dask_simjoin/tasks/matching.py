@@ -16,9 +16,8 @@ import numpy as np
 
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import to_host, values_of
-from dask_simjoin.errors import BudgetError
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.messages import size_text
+from dask_simjoin.planning.checks import check_at_once
 from dask_simjoin.tasks.closest import NO_PAIRS, RowPairs
 
 MATCH_BYTES = 64
@@ -31,15 +30,14 @@ def check_matching(free: int | None, request: str, *numbers: int) -> None:
     """Raise an error if all pairs do not fit in the memory of one task. `free`: bytes;
     None: no limit.
     """
-    pairs = sum(numbers)
-    if free is not None and pairs * MATCH_BYTES > free:
-        raise BudgetError(
-            f"matching='greedy' needs all pairs at once: {request} gives {pairs:,}, "
-            f"which take {size_text(pairs * MATCH_BYTES, free)}, but only "
-            f"{size_text(free)} are free. Use a smaller eps, or "
-            "knn_join(other, 1, mutual=True), which returns only pairs of rows that "
-            "are nearest to each other."
-        )
+    check_at_once(
+        free,
+        sum(numbers),
+        MATCH_BYTES,
+        f"matching='greedy' needs all pairs at once: {request}",
+        "a smaller eps, or knn_join(other, 1, mutual=True), which returns only pairs of "
+        "rows that are nearest to each other.",
+    )
 
 
 def greedy(pairs: RowPairs) -> RowPairs:
