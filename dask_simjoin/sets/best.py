@@ -106,15 +106,9 @@ def best_groups(
     """Return the best pairs of groups. `position`: for each group of the second chunk,
     the position of its first row.
     """
-    ties = block_pair.spec.best or ""
     least = np.full(all_groups(block_pair.query), np.inf)
     parts: list[GroupPairs] = []
     held = 0
-
-    def chosen() -> GroupPairs:
-        every = GroupPairs(*map(np.concatenate, zip(*parts, strict=True)))
-        some = best_of(every.left, every.rank, position[every.right], ties)
-        return GroupPairs(*(column[some] for column in every))
 
     for batch in found:
         pairs = _ranked(block_pair, batch)
@@ -123,9 +117,19 @@ def best_groups(
         parts.append(GroupPairs(*(column[good] for column in pairs)))
         held += int(good.sum())
         if held > 2 * len(parts[0].left) + BATCH:
-            parts = [chosen()]
+            parts = [_chosen(block_pair, parts, position)]
             held = len(parts[0].left)
-    return chosen()
+    return _chosen(block_pair, parts, position)
+
+
+def _chosen(
+    block_pair: SetBlockPair, parts: Sequence[GroupPairs], position: np.ndarray
+) -> GroupPairs:
+    """Return the best pairs of several parts. `position`: see `best_groups`."""
+    every = GroupPairs(*map(np.concatenate, zip(*parts, strict=True)))
+    ties = block_pair.spec.best or ""
+    some = best_of(every.left, every.rank, position[every.right], ties)
+    return GroupPairs(*(column[some] for column in every))
 
 
 def _matches_of_share(block_pair: SetBlockPair) -> Iterator[SetMatches]:
@@ -154,10 +158,7 @@ def best_of_block(
         )
     else:
         shares = [best_groups(block_pair, _matches_of_share(block_pair), position)]
-    every = GroupPairs(*map(np.concatenate, zip(*shares, strict=True)))
-    ties = block_pair.spec.best or ""
-    some = best_of(every.left, every.rank, position[every.right], ties)
-    best = GroupPairs(*(column[some] for column in every))
+    best = _chosen(block_pair, shares, position)
     pair, left, right = _rows_of_groups(block_pair, best, place)
     report(len(pair))
     xp = block_pair.xp

@@ -995,8 +995,8 @@ MUTATIONS = [
     ),
     Mutation(
         "sets/best.py",
-        "            parts = [chosen()]\n            held",
-        "            chosen()\n            held",
+        "            parts = [_chosen(block_pair, parts, position)]\n",
+        "            _chosen(block_pair, parts, position)\n",
         "sets/test_best.py -k held",
     ),
     Mutation(
