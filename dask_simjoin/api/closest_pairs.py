@@ -17,6 +17,7 @@ from dask_simjoin.api.numbered import (
     POSITION,
     by_number,
     check_ids,
+    in_one_task,
     numbered_by_index,
     rows_of_pairs,
 )
@@ -219,7 +220,7 @@ def _lazy_pairs(tables: Sequence[Frame], wanted: Wanted) -> Frame:
         )
         for table, side in zip(numbered, ("left", "right"), strict=False)
     ]
-    second = [other.reduction(_itself, aggregate=_itself, meta=0) for other in rows[1:]]
+    second = map(in_one_task, rows[1:])
     first = rows[0].repartition(npartitions=1)
     return first.map_partitions(_pairs_of_rows, *wanted, *second, meta=example)
 
@@ -270,10 +271,6 @@ def _pairs_of_rows(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SimJoinWarning)
         return _pairs_of([frame, *other], Wanted(spec, choice, example))
-
-
-def _itself(rows: Frame) -> Frame:
-    return rows
 
 
 def _pairs_of(tables: Sequence[Frame], wanted: Wanted) -> Frame:

@@ -12,6 +12,7 @@ from dask_simjoin.api.numbered import (
     POSITION,
     by_number,
     check_ids,
+    in_one_task,
     numbered_by_index,
     rows_of_pairs,
 )
@@ -109,7 +110,7 @@ def _matched_lazily(tables: Sequence[Frame], wanted: Wanted) -> Frame:
         )
         for table, side in zip(numbered, TABLES, strict=True)
     ]
-    second = rows[1].reduction(_itself, aggregate=_itself, meta=0)
+    second = in_one_task(rows[1])
     found = rows[0].repartition(npartitions=1)
     found = found.map_partitions(
         _pairs_of_rows, wanted, position, second, best, meta=wanted.example
@@ -133,10 +134,6 @@ def _matched_lazily(tables: Sequence[Frame], wanted: Wanted) -> Frame:
 
 MATCHES = Drivers(_matched, lambda: _matched_lazily)
 """The two ways to match rows; see `Wanted`."""
-
-
-def _itself(rows: Frame) -> Frame:
-    return rows
 
 
 def _rows(left: Frame, right: Frame, wanted: Wanted, best: RowPairs) -> Frame:

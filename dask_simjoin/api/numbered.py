@@ -38,6 +38,15 @@ def numbered_by_index(frame: Frame, columns: list[Hashable]) -> Frame:
     return rows
 
 
+def in_one_task(rows: Frame) -> Any:
+    """Gather the rows of a lazy frame, as an argument of other tasks."""
+    return rows.reduction(_itself, aggregate=_itself, meta=0)
+
+
+def _itself(rows: Frame) -> Frame:
+    return rows
+
+
 def by_number(spec: JoinSpec, position: str | None, **changes: Any) -> TotalsSpec:
     """Return the options of a search whose result has row numbers and totals, for one
     table.

@@ -108,15 +108,15 @@ def with_gates(
     # another verb called this one, and has added the columns already
     if isinstance(within, Gates):
         return frame, given, []
-    if within is None and different is None:
-        if _first_option(given) is not None:  # it needs no columns
-            given_tables = [frame] if other is None else [frame, other]
-            check_served([example_of(table) for table in given_tables], given)
+    option = _first_option(given)
+    if option is None:
         return frame, given, []
     tables = [frame] if other is None else [frame, other]
     tables = [table_of(table).without_categorize() for table in tables]
     examples = [example_of(table) for table in tables]
-    check_served(examples, given)
+    check_served(examples, given, option)
+    if within is None and different is None:  # the option needs no columns
+        return frame, given, []
     eps, scaled = _bound(examples[0], given, radii)
     largest: list[Any] = []
     if eps is None:
@@ -181,10 +181,10 @@ class Made(NamedTuple):
     args: tuple[Any, ...]
 
 
-def check_served(examples: list[Frame], given: Mapping[str, Any]) -> None:
-    """Raise an error for tables and options that do not support gates."""
-    option = _first_option(given)
-    assert option is not None
+def check_served(examples: list[Frame], given: Mapping[str, Any], option: str) -> None:
+    """Raise an error for tables and options that do not support gates. `option`: see
+    `_first_option`.
+    """
     if any(library(example) != HOME for example in examples):
         raise OptionError(
             f"{option} is for frames of pandas: joins on GPUs do not support it. "
