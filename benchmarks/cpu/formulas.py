@@ -10,10 +10,7 @@ pairs.
 from __future__ import annotations
 
 import argparse
-import gc
 import os
-import sys
-import time
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -33,6 +30,7 @@ import dask_simjoin
 from benchmarks.harness.ours import VERSION
 from benchmarks.harness.points import SEED
 from benchmarks.harness.report import environment, write
+from benchmarks.harness.timing import least_in_turns, show_least
 
 ROWS = 20_000
 
@@ -111,20 +109,10 @@ def main() -> None:
         for way in ways_of(metric, draw(300), eps).values():  # compiles kernels
             way()
         ways = ways_of(metric, draw(options.rows), eps)
-        found: dict[str, Any] = {name: {"seconds": []} for name in ways}
-        for _ in range(options.repeat):
-            for name, way in ways.items():
-                gc.collect()
-                began = time.process_time()
-                found[name]["pairs"] = way()
-                found[name]["seconds"].append(round(time.process_time() - began, 4))
+        found = least_in_turns(ways, options.repeat, "pairs")
         numbers = [found[name]["pairs"] for name in ("dask_simjoin", "cdist")]
         assert numbers[0] == numbers[1], f"{metric}: {numbers}"
-        for one in found.values():
-            one["least"] = min(one["seconds"])
-        print(
-            metric, {name: one["least"] for name, one in found.items()}, file=sys.stderr
-        )
+        show_least(metric, found)
         every[metric] = {"eps": eps, "ways": found}
     report = {
         "environment": environment([], VERSION) | {"peers": peers()},

@@ -9,10 +9,7 @@ number of neighbors.
 from __future__ import annotations
 
 import argparse
-import gc
 import os
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +28,7 @@ import dask_simjoin
 from benchmarks.harness.ours import VERSION
 from benchmarks.harness.points import SEED
 from benchmarks.harness.report import environment, write
+from benchmarks.harness.timing import least_in_turns, show_least
 
 ROWS = 200_000
 
@@ -162,20 +160,10 @@ def main() -> None:
             way()
     every: dict[str, Any] = {}
     for job, ways in jobs(options.rows).items():
-        found: dict[str, Any] = {name: {"seconds": []} for name in ways}
-        for _ in range(options.repeat):
-            for name, way in ways.items():
-                gc.collect()
-                began = time.process_time()
-                result = way()
-                found[name]["seconds"].append(round(time.process_time() - began, 4))
-                found[name]["rows"] = len(result)
-                del result
+        found = least_in_turns(ways, options.repeat, "rows")
         numbers = {one["rows"] for one in found.values()}
         assert len(numbers) == 1, f"{job}: {numbers}"
-        for one in found.values():
-            one["least"] = min(one["seconds"])
-        print(job, {name: one["least"] for name, one in found.items()}, file=sys.stderr)
+        show_least(job, found)
         every[job] = found
     fleet, places = ships(options.rows), shops(options.rows)
     report = {

@@ -42,7 +42,9 @@ from dask_simjoin.planning.sample import sample_size
 
 JOB = JOBS["uniform 2-D"]
 ROWS = JOB.rows
-"""Rows of each worker, if the package does not refuse so many."""
+"""Largest number of rows of each worker. HDBSCAN has fewer if one worker cannot hold
+the tree of all rows.
+"""
 
 VERBS: dict[str, Callable[[dd.DataFrame, float], Any]] = {
     "count_pairs": lambda ddf, eps: ddf.simjoin.count_pairs(eps),

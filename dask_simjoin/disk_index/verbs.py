@@ -196,17 +196,17 @@ def index(frame: Frame, request: MakeIndex) -> Index:
         endpoint_url and anon of s3fs.  By default each process reads its environment
         variables.
     store_pairs : bool, default False
-        You rarely need it. Also write pairs to the folder.  Then `pairs` and `changes` read pairs instead
-        of computing them. Each update computes the pairs that it adds before it
-        commits.
+        You rarely need it. Also write pairs to the folder. Then `pairs` and `changes`
+        read pairs instead of computing them. Each update computes the pairs that it
+        adds before it commits.
     recluster : {"auto", "always", "never"} or float, default "auto"
         You need not change it. When to compact the index: "auto" compacts once needless
         reads have cost as much as a compaction, "always" after each update, "never" not
         at all. A number compacts once the scan ratio exceeds it: see `quality`.
     row_group : int, default 16384
-        You need not change it. Rows per row group: a power of two.  A row group is always read as a whole.
-        Smaller row groups speed up updates of few scattered rows, and slow down other
-        work.
+        You need not change it. Rows per row group: a power of two. A row group is
+        always read as a whole. Smaller row groups speed up updates of few scattered
+        rows, and slow down other work.
 
     Returns
     -------

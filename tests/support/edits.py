@@ -193,6 +193,17 @@ def _of_pairs(found: Any, left: pd.DataFrame, right: pd.DataFrame, want: Pairs) 
     assert _listed(found) == expected
 
 
+def columns_of(name: str, *sides: Side) -> list[list[Any]]:
+    """Return a column of each table."""
+    return [frame[name].tolist() for _, frame in sides]
+
+
+def ids_of(found: pd.DataFrame) -> list[tuple[int, int]]:
+    """Return the ids of pairs in order; -1 for a missing row."""
+    ids = (found[side].fillna(-1) for side in ("left", "right"))
+    return sorted(zip(*ids, strict=True))
+
+
 def self_join(
     rng: np.random.Generator,
     one: Side,
@@ -231,7 +242,7 @@ def join_how(
         found = computed(
             one[0].simjoin.edit_join(two[0], "text", id="key", how=how, **asked)
         )
-        keys = [frame["key"].tolist() for frame in (one[1], two[1])]
+        keys = columns_of("key", one, two)
         expected = [(keys[0][i], keys[1][j]) for i, j in want]
         if how != "right":
             alone = set(range(len(one[1]))) - {i for i, _ in want}
@@ -239,8 +250,7 @@ def join_how(
         if how != "left":
             alone = set(range(len(two[1]))) - {j for _, j in want}
             expected += [(-1, keys[1][j]) for j in alone]
-        ids = (found[side].fillna(-1) for side in ("left", "right"))
-        assert sorted(zip(*ids, strict=True)) == sorted(expected)
+        assert ids_of(found) == sorted(expected)
         return
     found = computed(one[0].simjoin.edit_join(two[0], "text", how=how, **asked))
     rows = (
@@ -261,12 +271,12 @@ def best(
     ties, how = ["first", "all"][rng.integers(2)], ["inner", "left"][rng.integers(2)]
     asked = asked | {"how": how, "best": True, "ties": ties}
     found = computed(one[0].simjoin.edit_join(two[0], "text", id="key", **asked))
-    texts = [frame["text"].tolist() for frame in (one[1], two[1])]
+    texts = columns_of("text", one, two)
     rank: dict[tuple[int, int], Fraction] = {}
     for (i, j), distance in wanted(one[1], two[1], options).items():
         longest = max(len(texts[0][i]), len(texts[1][j]), 1)
         rank[i, j] = Fraction(distance, 1 if "k" in options else longest)
-    keys = [frame["key"].tolist() for frame in (one[1], two[1])]
+    keys = columns_of("key", one, two)
     expected = []
     for i, name in enumerate(keys[0]):
         own = sorted((value, j) for (row, j), value in rank.items() if row == i)
@@ -274,8 +284,7 @@ def best(
         chosen = chosen if ties == "all" else chosen[:1]
         alone = [(name, -1)] if how == "left" and not own else []
         expected += [(name, keys[1][j]) for j in chosen] + alone
-    pairs = zip(found["left"], found["right"].fillna(-1), strict=True)
-    assert sorted(pairs) == sorted(expected)
+    assert ids_of(found) == sorted(expected)
 
 
 def counts(

@@ -12,7 +12,7 @@ import pytest
 from tests.support.paths import ROOT
 
 QUESTIONS = json.loads((ROOT / "tests/whole/search_questions.json").read_text())
-"""Questions of users: the words that they type, and pages of which one answers."""
+"""What users type, and for each question the pages that answer it."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
