@@ -46,6 +46,10 @@ rows.
 """
 
 
+CLUSTER = 6_666
+"""Rows of a cluster."""
+
+
 def uniform(rng: np.random.Generator, rows: int, dims: int, width: float) -> np.ndarray:
     """Return uniform points; `width`: length of the box's sides."""
     return rng.random((rows, dims)) * width
@@ -62,8 +66,9 @@ def clusters(
     rng: np.random.Generator, rows: int, dims: int, width: float
 ) -> np.ndarray:
     """Return Gaussian clusters; `width`: length of the sides of the centers' box."""
-    centers = rng.uniform(0, width, (300, dims))
-    return centers[rng.integers(0, 300, rows)] + 0.02 * rng.normal(size=(rows, dims))
+    number = rows // CLUSTER
+    centers = rng.uniform(0, width, (number, dims))
+    return centers[rng.integers(0, number, rows)] + 0.02 * rng.normal(size=(rows, dims))
 
 
 @dataclass(frozen=True)
@@ -79,9 +84,7 @@ class Points:
         """Return the points, or as many of them as one of `parts` parts has, equally
         dense.
         """
-        scale = self.scale
-        if self.make is uniform:
-            scale /= parts ** (1 / self.dims)
+        scale = self.scale / parts ** (1 / self.dims)
         rng = np.random.default_rng([SEED, part] if parts > 1 else SEED)
         points = self.make(rng, self.rows // parts, self.dims, scale)
         return pd.DataFrame(points, columns=[f"x{k}" for k in range(self.dims)])
@@ -106,7 +109,9 @@ class Job:
     points: str
     verb: Call
     peers: dict[str, Call] = field(default_factory=dict)
-    divisible: bool = False  # whether it is compared with independent parts
+    # whether parts of the rows are as much work: not in many columns, where most of the
+    # work is at the border of the points
+    divisible: bool = True
     # arguments of `plan`, for verbs that it plans
     planned: dict[str, Any] | None = None
 
@@ -188,7 +193,9 @@ JOBS = {
         planned={"k": 10},
     ),
     "400k x 16 count_pairs": Job(
-        "400k x 16", lambda f, **t: f.simjoin.count_pairs(0.04, **t)
+        "400k x 16",
+        lambda f, **t: f.simjoin.count_pairs(0.04, **t),
+        divisible=False,
     ),
     "2M x 3 hdbscan": Job(
         "2M x 3",
@@ -203,19 +210,15 @@ JOBS = {
     "64M x 2 self_join": Job(
         "64M x 2",
         lambda f, **t: f.simjoin.self_join(1.0, **t),
-        divisible=True,
         planned={"eps": 1.0},
     ),
     "64M x 2 count_pairs": Job(
-        "64M x 2", lambda f, **t: f.simjoin.count_pairs(1.0, **t), divisible=True
+        "64M x 2", lambda f, **t: f.simjoin.count_pairs(1.0, **t)
     ),
-    "64M x 2 dbscan": Job(
-        "64M x 2", lambda f, **t: f.simjoin.dbscan(1.5, 5, **t), divisible=True
-    ),
+    "64M x 2 dbscan": Job("64M x 2", lambda f, **t: f.simjoin.dbscan(1.5, 5, **t)),
     "8M x 6 self_join": Job(
         "8M x 6",
         lambda f, **t: f.simjoin.self_join(9.0, **t),
-        divisible=True,
         planned={"eps": 9.0},
     ),
 }
@@ -429,7 +432,10 @@ def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
             if threads > 1:
                 points = POINTS[job.points]
                 parts = [points.frame(part, threads) for part in range(threads)]
-                keep(f"parts, {threads}", lambda p=parts: len(in_parts(job, p)))
+                keep(
+                    f"parts, {threads}",
+                    lambda p=parts: sum(map(size, in_parts(job, p))),
+                )
     if "peers" in options.kinds:
         for peer in job.peers:
             if peer in options.peers and importlib.util.find_spec(peer):
