@@ -175,9 +175,14 @@ class SimJoinAccessor(Generic[F]):
         self: SimJoinAccessor[pd.DataFrame],
         eps: Radius,
         *,
+        other: Frame | None = None,
         on: Columns = None,
+        left_on: Columns = None,
+        right_on: Columns = None,
         metric: MetricName = "euclidean",
         id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
         by: Columns = None,
         within: Mapping[Hashable, Any] | None = None,
         different: Columns = None,
@@ -190,15 +195,20 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         approximate: bool = False,
     ) -> pd.Series:
-        """Count the other rows within a distance `eps` of each row."""
+        """Count the other rows within a distance `eps` of each row, or the rows of another table."""
     @overload
     def neighbor_counts(
         self: SimJoinAccessor[dd.DataFrame],
         eps: Radius,
         *,
+        other: Frame | None = None,
         on: Columns = None,
+        left_on: Columns = None,
+        right_on: Columns = None,
         metric: MetricName = "euclidean",
         id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
         by: Columns = None,
         within: Mapping[Hashable, Any] | None = None,
         different: Columns = None,
@@ -211,15 +221,20 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         approximate: bool = False,
     ) -> dd.Series:
-        """Count the other rows within a distance `eps` of each row."""
+        """Count the other rows within a distance `eps` of each row, or the rows of another table."""
     @overload
     def neighbor_counts(
         self: SimJoinAccessor[Any],
         eps: Radius,
         *,
+        other: Frame | None = None,
         on: Columns = None,
+        left_on: Columns = None,
+        right_on: Columns = None,
         metric: MetricName = "euclidean",
         id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
         by: Columns = None,
         within: Mapping[Hashable, Any] | None = None,
         different: Columns = None,
@@ -232,15 +247,20 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         approximate: bool = False,
     ) -> Any:
-        """Count the other rows within a distance `eps` of each row."""
+        """Count the other rows within a distance `eps` of each row, or the rows of another table."""
     @overload
     def neighbor_counts(
         self: SimJoinAccessor[pd.DataFrame],
         eps: Sequence[float],
         *,
+        other: Frame | None = None,
         on: Columns = None,
+        left_on: Columns = None,
+        right_on: Columns = None,
         metric: MetricName = "euclidean",
         id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
         by: Columns = None,
         within: Mapping[Hashable, Any] | None = None,
         different: Columns = None,
@@ -253,15 +273,20 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         approximate: bool = False,
     ) -> pd.DataFrame:
-        """Count the other rows within a distance `eps` of each row."""
+        """Count the other rows within a distance `eps` of each row, or the rows of another table."""
     @overload
     def neighbor_counts(
         self: SimJoinAccessor[dd.DataFrame],
         eps: Sequence[float],
         *,
+        other: Frame | None = None,
         on: Columns = None,
+        left_on: Columns = None,
+        right_on: Columns = None,
         metric: MetricName = "euclidean",
         id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
         by: Columns = None,
         within: Mapping[Hashable, Any] | None = None,
         different: Columns = None,
@@ -274,15 +299,20 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         approximate: bool = False,
     ) -> dd.DataFrame:
-        """Count the other rows within a distance `eps` of each row."""
+        """Count the other rows within a distance `eps` of each row, or the rows of another table."""
     @overload
     def neighbor_counts(
         self: SimJoinAccessor[Any],
         eps: Sequence[float],
         *,
+        other: Frame | None = None,
         on: Columns = None,
+        left_on: Columns = None,
+        right_on: Columns = None,
         metric: MetricName = "euclidean",
         id: Hashable | None = None,
+        left_id: Hashable | None = None,
+        right_id: Hashable | None = None,
         by: Columns = None,
         within: Mapping[Hashable, Any] | None = None,
         different: Columns = None,
@@ -295,7 +325,7 @@ class SimJoinAccessor(Generic[F]):
         method: Method = "auto",
         approximate: bool = False,
     ) -> Any:
-        """Count the other rows within a distance `eps` of each row."""
+        """Count the other rows within a distance `eps` of each row, or the rows of another table."""
 
     @overload
     def count_pairs(

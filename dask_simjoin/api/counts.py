@@ -25,7 +25,8 @@ Number = Any
 
 @verb(NeighborCountsRequest)
 def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Frame:
-    """Count the other rows within a distance `eps` of each row.
+    """Count the other rows within a distance `eps` of each row, or the rows of another
+    table.
 
     Parameters
     ----------
@@ -33,12 +34,17 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
         Largest distance, finite and >= 0, in the units of the metric; see `self_join`.
         For a list of distances, the result has one column per distance; all are counted
         in one pass.
+    other : DataFrame, optional
+        The table whose rows are counted, for each row of this table. Default: the other
+        rows of this table. A row that is in both tables counts itself.
     id : column, optional
         A column to exclude from the default coordinates. Its values are not read, so
         they may repeat.
+    left_on, right_on, left_id, right_id
+        As in `join`; only with `other`.
     on, by, within, different, metric, p, box, dropna, method, approximate, partitioning,
     blocksize, threads
-        As in `self_join`.
+        As in `self_join`, and with `other` as in `join`.
 
     Returns
     -------
@@ -70,6 +76,12 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
     >>> df = pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0]})
     >>> df.simjoin.neighbor_counts(1.0).tolist()
     [1, 2, 1, 0]
+
+    The rows of another table:
+
+    >>> shops = pd.DataFrame({"x": [0.5, 1.5, 8.0]})
+    >>> df.simjoin.neighbor_counts(1.0, other=shops).tolist()
+    [1, 2, 1, 1]
 
     Two distances in one pass:
 

@@ -112,8 +112,8 @@ TABLE = (
     Verb(
         counts.neighbor_counts,
         f"a Series `neighbors` (int64) {INDEXED}: the number of other rows within "
-        "`eps`; for a list of "
-        "distances, a column per distance",
+        "`eps`, or of rows of `other`. For a list of distances, a column per distance",
+        shown=("other",),
         command="counts",
         example="places.parquet --eps 0.5 --on x,y -o counted.parquet",
         output="values",

@@ -26,11 +26,10 @@ class Driver(Protocol):
         `KEEPS`.
         """
 
-    def matches(self, example: Series) -> Series:
-        """Count the matches of each left row in the right table."""
-
     def counts(self, example: Series | Frame) -> Series | Frame:
-        """Count the neighbors of each row."""
+        """Count the neighbors of each row. For two tables, count the matches of each
+        left row in the right table.
+        """
 
     def number(self, meta: Frame) -> Number:
         """Count the pairs. `meta`: an empty frame like the table."""

@@ -32,7 +32,7 @@ def join(frame: Frame, request: Any, drivers: Drivers) -> Frame:
     spec = request.spec(left, right)
     if request.how in (SEMI, ANTI):
         driver = drivers.of([frame, other], spec)
-        matches = driver.matches(series_example(left, NEIGHBORS))
+        matches = driver.counts(series_example(left, NEIGHBORS))
         return frame[(matches > 0) if request.how == SEMI else (matches == 0)]
     example = pairs_example(left, right, spec, request.how)
     driver = drivers.of([frame, other], spec)
@@ -42,9 +42,9 @@ def join(frame: Frame, request: Any, drivers: Drivers) -> Frame:
 
 
 def neighbor_counts(frame: Frame, request: Any, drivers: Drivers) -> Series | Frame:
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    return drivers.of([frame], spec).counts(counts_example(meta, spec))
+    """Count the matches of each row, in the same table or in another."""
+    tables, spec, left, _ = _tables(frame, request, request)
+    return drivers.of(tables, spec).counts(counts_example(left, spec))
 
 
 def count_pairs(frame: Frame, request: Any, drivers: Drivers) -> Number:
@@ -63,11 +63,20 @@ def near_duplicated(frame: Frame, request: Any, drivers: Drivers) -> Series:
 
 def plan(frame: Frame, request: Any, drivers: Drivers) -> Any:
     """Plan a join of one or two tables. Return the report of the plan."""
-    planned = request.planned()
-    if request.other is not None:
-        check_other("other=frame", request.other)
-    frame, other, left, right = one_or_two(frame, request.other)
-    spec = planned.spec(left) if right is None else planned.spec(left, right)
-    pairs_example(left, left if right is None else right, spec)
-    tables = [frame] if other is None else [frame, other]
+    tables, spec, left, right = _tables(frame, request, request.planned())
+    pairs_example(left, right, spec)
     return drivers.of(tables, spec).plan()
+
+
+def _tables(frame: Frame, request: Any, planned: Any) -> tuple[Any, ...]:
+    """Return a list of one table or two, their spec, and empty examples of both.
+
+    `planned`: the request that makes the spec.
+    """
+    given = getattr(request, "other", None)
+    if given is not None:
+        check_other("other=frame", given)
+    frame, other, left, right = one_or_two(frame, given)
+    if other is None:
+        return [frame], planned.spec(left), left, left
+    return [frame, other], planned.spec(left, right), left, right

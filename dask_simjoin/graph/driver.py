@@ -89,18 +89,17 @@ class LazyJoins:
         none = frames_for(other._meta).series(np.zeros(0, np.int64), labels, None)
         counting = type(self)(self.frames[::-1], swapped(bare(self.spec)))
         name = free_name("matches", [other._meta])
-        counted = other.assign(**{name: counting.matches(none)})
+        counted = other.assign(**{name: counting.counts(none)})
         how = name, self.spec, example
         return counted.map_partitions(
             right_rows_alone, *how, meta=example, clear_divisions=True
         )
 
-    def matches(self, example: Series) -> Series:
-        operands = self.other, self.spec, example
-        return self.of_rows(self.expressions.match_counts, *operands)
-
     def counts(self, example: Series | Frame) -> Series | Frame:
-        return self.of_rows(self.expressions.neighbor_counts, self.spec, example)
+        operands = self.spec, example
+        if self.other is None:
+            return self.of_rows(self.expressions.neighbor_counts, *operands)
+        return self.of_rows(self.expressions.match_counts, self.other, *operands)
 
     def number(self, meta: Frame) -> Number:
         spec, count = self.spec, self.expressions.count_pairs

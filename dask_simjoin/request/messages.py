@@ -238,8 +238,8 @@ OF_OTHER_GROUPS = (
     "rows in different groups"
 )
 ONE_TABLE = (
-    "Only join() and knn_join() compare two tables. To count the pairs of each left row, "
-    "use pairs.groupby('left').size()"
+    "join(), knn_join() and neighbor_counts() compare two tables. For the number of "
+    "pairs, use neighbor_counts(eps, other=...).sum()"
 )
 """Texts of `NO_OPTIONS` for several options each."""
 

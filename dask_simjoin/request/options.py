@@ -305,7 +305,7 @@ class WithUnit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoTableOptions(MetricRequest, IdsOfTwo, Kept):
+class OfTwoTables(MetricRequest, IdsOfTwo):
     """Base of requests for two tables, whose columns may have different names."""
 
     left_on: Columns = field(
@@ -314,6 +314,11 @@ class TwoTableOptions(MetricRequest, IdsOfTwo, Kept):
     right_on: Columns = field(
         default=None, metadata=about("columns of coordinates of the right table")
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoTableOptions(OfTwoTables, Kept):
+    """Base of requests for pairs of rows of two tables."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,7 @@ from dask_simjoin.request.options import (
     Method,
     MetricRequest,
     Nearest,
+    OfTwoTables,
     Paired,
     Pairs,
     Radii,
@@ -103,7 +104,9 @@ class CountPairsRequest(Paired):
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Check the request for frames like `meta`; return the options of the join."""
-        return _paired(self, _counted(self, meta, self.eps))
+        several = several_of(self.eps, self.metric, self.p)
+        spec = resolve(self, meta, self.eps if several is None else max(several))
+        return _paired(self, within_several(spec, several))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,19 +124,31 @@ class SelfJoinRequest(Paired, Kept, WithUnit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborCountsRequest(MetricRequest, Conditions, MayLose):
-    """Request for the number of neighbors of each row."""
+class NeighborCountsRequest(OfTwoTables, Conditions, MayLose):
+    """Request for the number of neighbors of each row, in the same table or in another."""
 
     radii: ClassVar[bool] = True
     names_rows: ClassVar[bool] = False
 
     eps: Radii = field(kw_only=False, metadata=SEVERAL)
+    other: Frame | None = field(
+        default=None,
+        repr=False,
+        compare=False,
+        metadata=about("table whose rows are counted; default: the same table"),
+    )
 
-    def spec(self, meta: Frame) -> JoinSpec:
-        """Check the request for frames like `meta`; return the options of the join."""
-        spec = _counted(self, meta, self.eps)
-        check_once(spec.several)
-        return spec
+    def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
+        """Check the request for frames like `left` and `right`, or for one; return the
+        join's options.
+        """
+        several = several_of(self.eps, self.metric, self.p)
+        check_once(several or ())
+        eps = self.eps if several is None else max(several)
+        if right is None:
+            check_one_table(self)
+            return within_several(resolve(self, left, eps), several)
+        return within_several(resolve_two(self, left, right, eps), several)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -470,16 +485,6 @@ def check_how(how: object, swapped: str = "", allowed: tuple[str, ...] = HOW) ->
             f"how={shown(how)} is not allowed; use one of "
             f"{', '.join(map(repr, allowed))}{hint}."
         )
-
-
-def _counted(
-    request: CountPairsRequest | NeighborCountsRequest, meta: Frame, eps: object
-) -> JoinSpec:
-    """Return the options of a join that counts within one distance, or within several."""
-    several = several_of(eps, request.metric, request.p)
-    if several is None:
-        return resolve(request, meta, eps)
-    return within_several(resolve(request, meta, max(several)), several)
 
 
 def _paired(request: Paired, spec: JoinSpec) -> JoinSpec:

@@ -52,7 +52,7 @@ from dask_simjoin.request.options import (
     Conditions,
     Kept,
     MetricRequest,
-    TwoTableOptions,
+    OfTwoTables,
     current_settings,
     on_cluster,
     parse_size,
@@ -384,7 +384,7 @@ def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) 
 
 
 def resolve_two(
-    request: TwoTableOptions, left: Frame, right: Frame, eps: object
+    request: OfTwoTables, left: Frame, right: Frame, eps: object
 ) -> JoinSpec:
     """Check all options of a request except `keep` against two frames. `left`, `right`:
     empty frames like them.
@@ -455,7 +455,7 @@ def _kinds(
 
 
 def _coordinates(
-    request: TwoTableOptions,
+    request: OfTwoTables,
     left: Frame,
     right: Frame,
     besides: list[Hashable | None],

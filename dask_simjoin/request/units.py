@@ -478,8 +478,10 @@ def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
     )
 
 
-def within_several(spec: JoinSpec, several: tuple[float, ...]) -> JoinSpec:
-    """Return a spec that counts within several distances."""
+def within_several(spec: JoinSpec, several: tuple[float, ...] | None) -> JoinSpec:
+    """Return a spec that counts within several distances; None: within its own."""
+    if several is None:
+        return spec
 
     def threshold(eps: float) -> tuple[float, float]:
         return float(spec.measure.threshold(eps)), eps

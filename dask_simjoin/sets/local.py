@@ -84,11 +84,8 @@ class LocalSets:
             found = best_of_block(self.pair(chunks), columns, report)
             return best_rows(chunks[0], self.spec, example, how, found)
 
-    def matches(self, example: Series) -> Series:
-        return self._series(count_block(self.pair(self.chunks()))[0], example)
-
     def counts(self, example: Series) -> Series:
-        return self.matches(example)
+        return self._series(count_block(self.pair(self.chunks()))[0], example)
 
     def number(self, meta: Frame) -> Number:
         return count_block_pairs(self.pair(self.chunks()))

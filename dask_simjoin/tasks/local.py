@@ -189,19 +189,13 @@ class LocalJoins(LocalDriver):
         self.check_found(plan, len(found) - itself - others, directions(spec))
         return found
 
-    def matches(self, example: Series) -> Series:
-        work = self.indexed(COUNTS)
-        counts = self._counts(work)
-        if work.plan.meets:
-            self.check_found(work.plan, counts.sum(), 1)
-        return frames_for(example).series(counts, self.frames[0].index, example.name)
-
     def counts(self, example: Series | Frame) -> Series | Frame:
         work = self.indexed(COUNTS)
         counts = self._counts(work, example.shape[1:])
         if work.plan.meets:
-            several = max(1, len(self.spec.several))
-            self.check_found(work.plan, counts.sum(), 2 * several)
+            # each pair of a table counts for both rows
+            each = max(1, len(self.spec.several)) * (1 + (self.spec.other is None))
+            self.check_found(work.plan, counts.sum(), each)
         return frames_for(example).rows(counts, self.frames[0].index, example)
 
     def _counts(self, work: Indexed, shape: tuple[int, ...] = ()) -> Array:

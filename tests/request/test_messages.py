@@ -619,7 +619,7 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("hdbscan", "within", "Only self_join(), join(), knn_join(), "),
         ("self_join", "tolerance", "use within={'time': '10 min'}"),
         ("edit_self_join", "unless", "take different=."),
-        ("neighbor_counts", "other", "Only join() and knn_join() compare two tables"),
+        ("count_pairs", "other", "knn_join() and neighbor_counts() compare two tables"),
         ("dbscan", "eps2", "use within={'time': '10 min'}"),
         ("dbscan", "min_points", "did you mean 'min_samples'?"),
         ("edit_self_join", "ignore_case", "df['name'].str.casefold()"),

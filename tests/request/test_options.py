@@ -620,8 +620,8 @@ OPTIONS = {
     "self_join": "eps, on, metric, id, return_distance, distance_unit, keep, suffixes, "
     "by, within, different, pairs, include_self, dropna, p, box, threads, blocksize, "
     "partitioning, method, approximate",
-    "neighbor_counts": "eps, on, metric, id, by, within, different, dropna, p, box, "
-    "threads, blocksize, partitioning, method, approximate",
+    "neighbor_counts": "eps, other, on, left_on, right_on, metric, id, left_id, right_id, "
+    "by, within, different, dropna, p, box, threads, blocksize, partitioning, method, approximate",
     "count_pairs": "eps, on, metric, id, by, within, different, pairs, include_self, "
     "dropna, p, box, threads, blocksize, partitioning, method, approximate",
 }

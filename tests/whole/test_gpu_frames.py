@@ -107,6 +107,11 @@ def test_partitionings(frame, how, partitioning, blocksize):
         counts.to_numpy().tolist()
         == frame.simjoin.neighbor_counts(some, on=ON).to_numpy().tolist()
     )
+    few = lay(frame[::3], how)
+    for eps in (EPS, some):
+        counts = computed(there.simjoin.neighbor_counts(eps, other=few, **options))
+        want = frame.simjoin.neighbor_counts(eps, other=frame[::3], on=ON)
+        assert counts.to_numpy().tolist() == want.to_numpy().tolist()
 
 
 @pytest.mark.parametrize("how", HOW)
