@@ -56,11 +56,12 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         Whether to add the column `distance`.
     distance_unit : str, optional
         As in `self_join`.
-    keep : column or list of columns, optional
-        Columns of any dtype to copy into the result. Names that both tables have get
-        `suffixes`, as in `pandas.merge`.
+    keep : column, list of columns or dict, optional
+        Columns of any dtype to copy into the result: of each table that has them, or
+        with a dict such as ``{"left": "name", "right": ["rent"]}`` of one table. Names
+        of columns of both tables get `suffixes`, as in `pandas.merge`.
     suffixes : pair of str, default ("_left", "_right")
-        Suffixes for overlapping column names.
+        Suffixes for overlapping column names; "" for none.
     by : column or list of columns, optional
         Columns of both tables whose values must be equal, as in `self_join`. Columns
         whose values are never equal, such as dates and texts, raise `ColumnError`. If a
@@ -190,10 +191,11 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         "km" or "arcsec", and an angle for "cosine". Default: the unit in `eps`, and the
         unit of the metric if `eps` is a number. Distances are converted after pairs are
         decided, so pairs do not depend on the unit.
-    keep : column or list of columns, optional
-        Columns of any dtype to copy into the result, for both rows of each pair.
+    keep : column, list of columns or dict, optional
+        Columns of any dtype to copy into the result, for both rows of each pair, or with
+        a dict such as ``{"left": "name", "right": ["name", "size"]}`` for one row.
     suffixes : pair of str, default ("_left", "_right")
-        Suffixes of the kept columns, for the left row and the right row of a pair.
+        Suffixes of columns that are kept of both rows; "" for none.
     by : column or list of columns, optional
         Columns of any dtype whose values must be equal in both rows, such as a country
         or a day. Rows of different groups are not compared. Rows with a missing value
@@ -259,7 +261,7 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
 
         - ``left`` and ``right``: the ids of the two rows, with the dtype of the ids;
         - ``distance``: float64, in `distance_unit`, if `return_distance`;
-        - the columns of `keep` for both rows, with `suffixes`.
+        - the columns of `keep`.
 
     Raises
     ------

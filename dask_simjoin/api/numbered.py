@@ -55,7 +55,12 @@ def by_number(spec: JoinSpec, position: str | None, **changes: Any) -> TotalsSpe
     row numbers; None: the index has them.
     """
     number = np.dtype(np.int64)
-    none: dict[str, Any] = {"keep": (), "names": (), "other": None}
+    none: dict[str, Any] = {
+        "keep": (),
+        "names": (),
+        "wanted": None,
+        "other": None,
+    }
     return TotalsSpec.of(spec, id=position, id_dtype=number, **none | changes)
 
 

@@ -54,8 +54,11 @@ def pairs_example(left: Frame, right: Frame, spec: RowSpec, how: str = INNER) ->
     }
     if spec.score is not None:
         columns[spec.score] = np.empty(0)
-    columns |= frames.columns_at(left, spec.kept_left, none)
-    columns |= frames.columns_at(right, spec.kept_right, none)
+    kept = frames.columns_at(left, spec.kept_left, none)
+    kept |= frames.columns_at(right, spec.kept_right, none)
+    columns |= {
+        name: kept[name] for name in (kept if spec.wanted is None else spec.wanted)
+    }
     example = frames.result(columns, 0)
     sides = {
         "right": ("left", spec.id, spec.kept_left),
@@ -65,7 +68,7 @@ def pairs_example(left: Frame, right: Frame, spec: RowSpec, how: str = INNER) ->
     optional = []
     for keeps in KEEPS.get(how, ()):
         side, id, kept = sides[keeps]
-        for name in [side, *kept]:
+        for name in [side, *(name for name in kept if name in dtypes)]:
             if _are_unknown(getattr(dtypes[name], "categories", ())):
                 raise _unknown_categories(how, side, kept.get(name, id))
             optional.append(name)

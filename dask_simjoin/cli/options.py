@@ -27,6 +27,7 @@ from dask_simjoin.cli.sources import ERROR, FORMATS, TableReader
 from dask_simjoin.metrics.norms import Columns
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import COMMA
+from dask_simjoin.request.options import Keep
 from dask_simjoin.request.units import parsed
 from dask_simjoin.sets.requests import AnyTokenizer
 from dask_simjoin.sets.tokens import NAMED, QGrams, Words
@@ -311,9 +312,12 @@ def given(ctx: click.Context, request: type) -> dict[str, Any]:
             if name == WITHIN:
                 found[name] = dict(value)
             else:
-                found[name] = one_or_all(value) if hints[name] == Columns else value
+                found[name] = one_or_all(value) if hints[name] in LISTED else value
     return found
 
+
+LISTED = (Columns, Keep)
+"""Types of options that name columns."""
 
 GROUPS = ("by", "different", "keep", "within")
 """Options that name columns that may have other values than numbers."""
@@ -386,8 +390,8 @@ def _option(field: Field[Any], hint: Any) -> click.Option:
         }
     if hint is bool:
         how |= {"is_flag": True}
-    elif hint == Columns or field.name == TABLE:
-        how |= {"type": NAMES if hint == Columns else click.Path(), "multiple": True}
+    elif hint in LISTED or field.name == TABLE:
+        how |= {"type": NAMES if hint in LISTED else click.Path(), "multiple": True}
     elif hint == tuple[str, str]:
         how |= {"nargs": 2}
     elif field.name == WITHIN:

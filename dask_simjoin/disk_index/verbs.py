@@ -96,6 +96,11 @@ class MakeIndex(Coordinates, Kept, WithUnit):
             # distance
             check_eps(self.eps, "eps")
         check_is_norm(check_metric(self.metric, self.p)[0])
+        if isinstance(self.keep, Mapping):
+            raise OptionTypeError(
+                f"keep={shown(self.keep)} is a dict. An index keeps columns of both "
+                "rows: use a column, or a list of columns."
+            )
         own = {option.name: getattr(self, option.name) for option in fields(self)}
         spec = SelfJoinRequest(
             **{name: own[name] for name in own if name in SHARED}

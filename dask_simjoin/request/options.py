@@ -71,6 +71,9 @@ Size = int | str | None
 memory of the workers.
 """
 
+Keep = Columns | Mapping[str, Columns]
+"""Columns of both rows, or a dict with columns of the "left" and of the "right" row."""
+
 SUFFIXES = ("_left", "_right")
 
 EPS_HELP = "largest distance of a pair, or a column with one distance per row"
@@ -287,7 +290,7 @@ class Conditions(Within):
 class Kept:
     """Options: columns that are added to the result."""
 
-    keep: Columns = field(
+    keep: Keep = field(
         default=None, metadata=about("columns of both rows to add to the result")
     )
     suffixes: tuple[str, str] = field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar, cast
 
@@ -50,6 +50,7 @@ from dask_simjoin.request.options import (
     ORDER,
     SUFFIXES,
     Conditions,
+    Keep,
     Kept,
     MetricRequest,
     OfTwoTables,
@@ -94,7 +95,8 @@ def check_suffixes(suffixes: Any) -> tuple[str, str]:
     return str(given[0]), str(given[1])
 
 
-def _wanted(keep: Columns, tables: list[Frame]) -> list[Hashable]:
+def _names_in(keep: Columns, tables: list[Frame]) -> list[Hashable]:
+    """Return the columns that `keep` names; raise an error if no table has one of them."""
     if keep is None:
         return []
     if isinstance(keep, tuple) and any(
@@ -115,45 +117,61 @@ def _wanted(keep: Columns, tables: list[Frame]) -> list[Hashable]:
                 f"keep= names {name!r} more than once; name each column once."
             )
         seen.add(name)
+        check_column_exists("keep", name, tables)
     return names
 
 
-KeptColumns = tuple[tuple[Hashable, ...], tuple[Hashable, ...], tuple[str, ...]]
-"""Kept columns of left rows, kept columns of right rows, and the names of all these
-columns in the result.
-"""
+KeptColumns = dict[str, Hashable]
+"""Kept columns of one side: name in the result -> column."""
+
+
+def _of_each_side(
+    keep: Keep, left: Frame, right: Frame | None
+) -> tuple[list[Hashable], list[Hashable]]:
+    """Return the columns that are kept of left rows, and of right rows."""
+    tables = [left] if right is None else [left, right]
+    if not isinstance(keep, Mapping):
+        names = _names_in(keep, tables)
+        of_left, of_right = (
+            [name for name in names if name in table.columns]
+            for table in (tables[0], tables[-1])
+        )
+        return of_left, of_right
+    for side in keep:
+        if side not in TABLES:
+            raise OptionTypeError(
+                f"keep= is a dict with the key {shown(side)}; its keys are 'left' and "
+                "'right', such as keep={'left': ['name'], 'right': ['price']}."
+            )
+    found = []
+    for side, table in zip(TABLES, (tables[0], tables[-1]), strict=True):
+        with in_table(None if right is None else side):
+            found.append(_names_in(keep.get(side), [table]))
+    return found[0], found[1]
 
 
 def resolve_keep(
-    keep: Columns, suffixes: tuple[str, str], left: Frame, right: Frame | None = None
-) -> KeptColumns:
-    """Return the kept columns, and their names in the result.
+    keep: Keep, suffixes: tuple[str, str], left: Frame, right: Frame | None = None
+) -> tuple[KeptColumns, KeptColumns]:
+    """Return the kept columns of left rows, and of right rows.
 
-    `left`, `right`: empty examples of the tables. In a self-join, all names get
-    suffixes. With two tables, only names that occur in both tables get suffixes, as in
-    `pandas.merge`.
+    `left`, `right`: empty examples of the tables. Names that are kept of both rows get
+    suffixes, as in `pandas.merge`.
     """
     first, second = check_suffixes(suffixes)
-    tables = [left] if right is None else [left, right]
-    wanted = _wanted(keep, tables)
-    for name in wanted:
-        check_column_exists("keep", name, tables)
-    of_left = [name for name in wanted if name in left.columns]
-    of_right = (
-        of_left if right is None else [name for name in wanted if name in right.columns]
-    )
+    of_left, of_right = _of_each_side(keep, left, right)
     both = {*of_left} & {*of_right}
     names = [f"{name}{first}" if name in both else str(name) for name in of_left]
     names += [f"{name}{second}" if name in both else str(name) for name in of_right]
     taken: set[str] = set()
     for called in names:
         if called in OWN:
+            free = called not in (*of_left, *of_right) or suffixes != SUFFIXES
             raise OptionError(
                 f"keep={shown(keep)} with suffixes={shown(suffixes)} would make a "
                 f"column {called!r}, a name "
                 f"that is reserved for columns of results ({listed(OWN)}); rename the "
-                "column first"
-                f"{', or use other suffixes' if called not in wanted or suffixes != SUFFIXES else ''}."
+                f"column first{', or use other suffixes' if free else ''}."
             )
         if called in taken:
             raise OptionError(
@@ -163,7 +181,10 @@ def resolve_keep(
                 "first."
             )
         taken.add(called)
-    return tuple(of_left), tuple(of_right), tuple(names)
+    return (
+        dict(zip(names, of_left, strict=False)),
+        dict(zip(names[len(of_left) :], of_right, strict=True)),
+    )
 
 
 Spec = TypeVar("Spec", bound=RowSpec)
@@ -371,16 +392,33 @@ def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> D
 
 def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) -> Spec:
     """Add the kept columns of one table or two to a spec."""
-    of_left, of_right, names = resolve_keep(request.keep, request.suffixes, left, right)
+    sides = resolve_keep(request.keep, request.suffixes, left, right)
     found: Any = spec  # Any, because mypy does not know that every spec is a dataclass
-    if spec.other is not None:
-        other: Any = spec.other
-        found = replace(
-            found, other=replace(other, keep=of_right, names=names[len(of_left) :])
+    other: Any = spec.other
+    if other is not None:
+        first, second = (
+            {"keep": tuple(own.values()), "names": tuple(own)} for own in sides
         )
-        names = names[: len(of_left)]
-    resolved: Spec = replace(found, keep=of_left, names=names)
-    return resolved
+        two_tables: Spec = replace(found, **first, other=replace(other, **second))
+        return two_tables
+    # both rows have all kept columns, and the result has some of them
+    keep = tuple(dict.fromkeys([*sides[0].values(), *sides[1].values()]))
+    wanted: tuple[str, ...] = (*sides[0], *sides[1])
+    names: list[str] = []
+    for own in sides:
+        called = {column: name for name, column in own.items()}
+        for column in keep:
+            name = called.get(column, f"{column}'")
+            while column not in called and name in (*wanted, *names):
+                name += "'"
+            names.append(name)
+    one_table: Spec = replace(
+        found,
+        keep=keep,
+        names=tuple(names),
+        wanted=None if tuple(names) == wanted else wanted,
+    )
+    return one_table
 
 
 def resolve_two(

@@ -117,6 +117,8 @@ class RowSpec:
     keep: tuple[Hashable, ...]  # columns that are copied to the result
     # names of these columns in the result: first of left rows, then of right rows
     names: tuple[str, ...]
+    # the names that the result has, in order; None: all of them
+    wanted: tuple[str, ...] | None
     # the configuration when the join was built; joins with different settings are
     # different joins to Dask
     settings: Settings
@@ -230,6 +232,7 @@ class JoinSpec(RowSpec):
     id_dtype: DType = None
     keep: tuple[Hashable, ...] = ()
     names: tuple[str, ...] = ()
+    wanted: tuple[str, ...] | None = None
     metric: MetricOptions = field(default_factory=MetricOptions)
     coordinates: Coordinates = field(default_factory=Coordinates)
     defaults: DefaultColumns | None = None  # None: the user named the coordinates
@@ -461,7 +464,7 @@ def bare(spec: Spec) -> Spec:
     other = None if spec.other is None else bare(spec.other)
     found: Any = spec  # Any, because mypy does not know that every spec is a dataclass
     resolved: Spec = replace(
-        found, id=None, id_dtype=None, keep=(), names=(), other=other
+        found, id=None, id_dtype=None, keep=(), names=(), wanted=None, other=other
     )
     return resolved
 

@@ -79,6 +79,7 @@ class ValueSpec(RowSpec):
     id_dtype: DType = None
     keep: tuple[Hashable, ...] = ()
     names: tuple[str, ...] = ()
+    wanted: tuple[str, ...] | None = None
     blocksize: int | None = None
     settings: Settings = field(default_factory=read_settings)
     library: str = HOME

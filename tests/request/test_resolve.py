@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 
 import dask_simjoin  # noqa: F401
-from dask_simjoin.errors import OptionError
+from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from tests.support.frames import computed, lay
 from tests.support.oracle import as_set, assert_same_pairs, squared_distances
+from tests.support.profiles import in_turns
 
 
 def table(n=240, seed=7):
@@ -81,6 +82,95 @@ def test_only_what_is_asked_for_is_read_and_made():
     source = lazy.expr.operand("source").inner
     # the frame's order
     assert list(source.columns) == ["x", "y", "name", "kind", "count", "flag"]
+
+
+SIDES = {"left": ["name", "kind"], "right": ["kind"]}
+CHOSEN = ["name_left", "kind_left", "kind_right"]
+CALLED = ["name", "kind_left", "kind_right"]
+
+
+@in_turns(
+    1,
+    verb=[
+        lambda frame, keep: frame.simjoin.self_join(0.5, on=ON, keep=keep),
+        lambda frame, keep: frame.simjoin.self_join(
+            0.5, on=ON, pairs="both", include_self=True, keep=keep
+        ),
+        lambda frame, keep: frame.simjoin.self_join(
+            "far", on=ON, pairs="both", keep=keep
+        ),
+        lambda frame, keep: frame.simjoin.join(
+            FRAME[::2], 0.5, on=ON, how="left", keep=keep
+        ),
+        lambda frame, keep: frame.simjoin.knn_join(
+            k=2, on=ON, max_distance=0.25, how="left", keep=keep
+        ),
+        lambda frame, keep: frame.simjoin.closest_pairs(9, on=ON, keep=keep),
+        lambda frame, keep: frame.simjoin.closest_pairs(
+            2, on=ON, by="flag", per_group=True, max_distance=1, keep=keep
+        ),
+        lambda frame, keep: frame.simjoin.knn_join(k=3, on=ON, mutual=True, keep=keep),
+        lambda frame, keep: frame.simjoin.edit_self_join("name", 1, keep=keep),
+        lambda frame, keep: frame.simjoin.set_self_join(
+            "name", 0.3, tokenizer=("qgrams", 1), keep=keep
+        ),
+    ],
+    layout=["pandas", "dask-3"],
+)
+def test_columns_of_one_row(verb, layout):
+    frame = lay(FRAME, layout)
+    lazy = verb(frame, SIDES)
+    found, both = computed(lazy), computed(verb(frame, ["name", "kind"]))
+    assert len(found) and list(found.dtypes) == list(lazy.dtypes)
+    both = both.drop(columns="name_right").rename(columns={"name_left": "name"})
+    assert list(found.columns) == [*found.columns[:-3], *CALLED]
+    pd.testing.assert_frame_equal(found, both)
+
+
+def test_columns_of_one_row_in_any_order():
+    keep = {"right": ["count", "kind", "name"], "left": "name"}
+    found = FRAME.simjoin.self_join(0.25, on=ON, keep=keep, suffixes=("", "_b"))
+    names = ["left", "right", "name", "count", "kind", "name_b"]
+    assert list(found.columns) == names
+    renamed = FRAME.rename(columns={"kind": "name'"})
+    found = renamed.simjoin.self_join(
+        0.25, on=ON, keep={"left": ["name", "name'"], "right": ["count"]}
+    )
+    assert list(found.columns) == ["left", "right", "name", "name'", "count"]
+    assert found["name'"].tolist() == renamed["name'"].loc[found["left"]].tolist()
+    for none in ({}, {"left": []}, {"left": None}):
+        found = FRAME.simjoin.self_join(0.25, on=ON, keep=none)
+        assert list(found.columns) == ["left", "right"]
+
+
+@pytest.mark.parametrize(
+    ("keep", "error", "text"),
+    [
+        (
+            {"name": "a"},
+            OptionTypeError,
+            "with the key 'name'; its keys are 'left' and",
+        ),
+        ({"right": "nam"}, ColumnError, "did you mean 'name'"),
+        ({"left": ["kind", "kind"]}, ColumnError, "names 'kind' more than once"),
+    ],
+)
+def test_refused_columns_of_one_row(keep, error, text):
+    with pytest.raises(error, match=text):
+        FRAME.simjoin.self_join(0.5, on=ON, keep=keep)
+
+
+def test_columns_of_one_table_must_be_there():
+    other = FRAME[["x", "y", "kind"]]
+    with pytest.raises(ColumnError, match="In the right table, keep= names 'name'"):
+        FRAME.simjoin.join(other, 0.5, on=ON, keep={"right": "name"})
+    found = FRAME.simjoin.join(other, 0.5, on=ON, keep={"left": "name"})
+    assert list(found.columns) == ["left", "right", "name"]
+
+
+def test_an_index_keeps_columns_of_both_rows(tmp_path):
+    with pytest.raises(OptionTypeError, match="An index keeps columns of both rows"):
+        FRAME.simjoin.index(0.5, tmp_path / "new", on=ON, keep={"left": "name"})
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
