@@ -11,10 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from dask_simjoin.graph.base import LabelledExpr, aliases, pick, picked
-from dask_simjoin.graph.dask_private import FromGraph, List, Task, TaskRef
+from dask_simjoin.graph.dask_private import (
+    FromGraph,
+    List,
+    Task,
+    TaskRef,
+    fuse_with_shuffles,
+)
 from dask_simjoin.graph.placement import on_worker_of, place_tasks
 from dask_simjoin.graph.records import NO_RUN, RunName
 from dask_simjoin.graph.shuffle import (
+    SEND,
     held_by_workers,
     packed_rows,
     parcels_by_worker,
@@ -150,7 +157,12 @@ class IndexedPartitions(Chunks):
 
     def _layer(self) -> dict[Any, Any]:
         keys, layer = self._inputs()
-        return layer | aliases(self._name, keys)
+        for c, key in enumerate(keys):
+            layer[self.key(c)] = layer.pop(key).substitute({}, key=self.key(c))
+        return layer
+
+    def _fused(self, layer: dict[Any, Any]) -> dict[Any, Any]:
+        return fuse_with_shuffles(layer, SEND, self._label)
 
 
 class GatheredChunks(Chunks):

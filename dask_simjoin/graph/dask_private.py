@@ -408,6 +408,31 @@ def _with_random_token(rebuilt: Callable[..., Any], prefix: str) -> Any:
     return named
 
 
+TRANSFER, UNPACK = "shuffle-transfer", "p2pshuffle"
+"""Names of Dask's tasks that send rows by a p2p shuffle, and that receive a partition of
+them.
+"""
+
+
+def fuse_with_shuffles(
+    graph: dict[Any, Any], sending: str, receiving: str
+) -> dict[Any, Any]:
+    """Fuse the tasks before and after p2p shuffles with the tasks that send and receive
+    their rows.
+
+    `sending`, `receiving`: names of the tasks that make rows to send, and of those that
+    use received rows. No other task may use these rows. This function can be removed
+    once Dask fuses these tasks.
+    """
+    before, fused = {TRANSFER: sending, receiving: UNPACK}, dict(graph)
+    for key, task in graph.items():
+        if (name := before.get(key_split(key))) is not None:
+            for one in task.dependencies:
+                if key_split(one) == name:
+                    fused[key] = Task.fuse(fused.pop(one), fused[key])
+    return fused
+
+
 def _columns_read(fused: Any) -> list[Any]:
     # others are single values
     frames = [read for read in fused.dependencies() if read.ndim]
@@ -454,6 +479,7 @@ __all__ = [
     "TreeReduce",
     "concat_partitions",
     "drop_pools",
+    "fuse_with_shuffles",
     "fuse_writes",
     "guard_choices",
     "guard_filters",

@@ -40,9 +40,12 @@ from dask_simjoin.graph.dask_private import (
     Task,
     TaskRef,
     TreeReduce,
+    fuse_with_shuffles,
+    key_split,
 )
 from dask_simjoin.graph.lazy_join import LazyJoin, block_pair_of
 from dask_simjoin.graph.row_cache import ROWS
+from dask_simjoin.graph.shuffle import partition_tasks
 from dask_simjoin.graph.source import (
     FrozenSource,
     MapPartition,
@@ -384,7 +387,8 @@ def back_to_rows(
     """Shuffle updates to the partitions of their rows, and add up the updates of each
     row.
     """
-    back = Shuffle(updates, CELL, source.inner.npartitions, True, chunks.method)
+    moved = Shuffle(updates, CELL, source.inner.npartitions, True, chunks.method)
+    back = FrozenSource(optimise_in_place(moved))
     whole = source.simple
     # partitions in memory are read directly: an alias of each would be another root
     frame = whole if is_held(whole) else source.inner[[source.inner.columns[0]]]
@@ -396,6 +400,7 @@ def back_to_rows(
     )
     return RowCounts(
         back,
+        key_split(updates._name),
         FrozenSource(labels),
         chunks.offsets,
         meta,
@@ -434,11 +439,15 @@ class CountUpdates(LabelledExpr):
 class RowCounts(PartitionsFiltered, LabelledExpr):
     """Add up the updates of each row. The result has the order and the labels of the
     source.
+
+    `updates`: the partitions of updates, as they arrive. `sending`: name of the tasks
+    that make them.
     """
 
     _label = "simjoin_counts"
     _parameters = [
         "updates",
+        "sending",
         "labels",
         "offsets",
         "meta",
@@ -450,14 +459,15 @@ class RowCounts(PartitionsFiltered, LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         offsets = self.operand("offsets").tolist()
         labels = self.operand("labels").inner
-        layer = dict(labels.__dask_graph__())
-        keys = labels.__dask_keys__()
+        keys, layer = partition_tasks(labels)
+        updates = self.operand("updates").inner
+        layer |= updates.__dask_graph__()
         for place, n in enumerate(self._partitions):
             key = (self._name, place)
             rows = (n, offsets[n], offsets[n + 1] - offsets[n])
-            updates = TaskRef((self.updates._name, n))
-            layer[key] = Task(key, add_up, TaskRef(keys[n]), updates, rows, self._meta)
-        return layer
+            refs = TaskRef(keys[n]), TaskRef((updates._name, n))
+            layer[key] = Task(key, add_up, *refs, rows, self._meta)
+        return fuse_with_shuffles(layer, self.operand("sending"), self._label)
 
 
 def add_up(

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from dask.optimization import cull
 from distributed import Future
 
 from dask_simjoin.engine.base import frames_for
@@ -132,6 +133,10 @@ def dealt_out(held_by: Sequence[Sequence[str]], threads: dict[str, int]) -> list
     ]
 
 
+SEND = "simjoin_send"
+"""Name of the tasks that make the rows that workers send to each other."""
+
+
 class HeldParcels(LabelledExpr):
     """For each worker, pack all its partitions into parcels, one for each chunk.
 
@@ -140,7 +145,7 @@ class HeldParcels(LabelledExpr):
     `threads`: number of threads of each task.
     """
 
-    _label = "simjoin_send"
+    _label = SEND
     _parameters = [
         "frozen",
         "groups",
@@ -179,12 +184,13 @@ class HeldParcels(LabelledExpr):
 
 
 def partition_tasks(frame: Expr) -> tuple[list[Any], dict[Any, Any]]:
-    """Return the keys of a frame's partitions, and a graph with the tasks that make
+    """Return the keys of a frame's partitions, and a graph with only the tasks that make
     them.
     """
     if is_held(frame):
         return held_keys(frame), dict(frame.operand("layer"))
-    return frame.__dask_keys__(), dict(frame.__dask_graph__())
+    keys = frame.__dask_keys__()
+    return keys, cull(dict(frame.__dask_graph__()), keys)[0]
 
 
 def parcels_by_worker(
@@ -228,9 +234,7 @@ def packed_rows(
 ) -> FrozenSource:
     """Pack the rows of each partition into parcels, one for each chunk."""
     regions = Shared("simjoin_regions", chunks)
-    expr = MapPartition(
-        source.inner, "simjoin_send", pack, (spec, with_ids), each, None, regions
-    )
+    expr = MapPartition(source.inner, SEND, pack, (spec, with_ids), each, None, regions)
     return FrozenSource(optimise_in_place(expr))
 
 
@@ -258,7 +262,7 @@ def shuffled_chunks(
         sent: Expr = SentPieces(FrozenSource(read), pieces, *how, meta, regions)
     else:
         sent = MapPartition(
-            source.inner, "simjoin_send", _send, (spec, with_ids), each, meta, regions
+            source.inner, SEND, _send, (spec, with_ids), each, meta, regions
         )
     # workers held the rows when the join was planned with `BY_WORKER`, but they no
     # longer do
@@ -291,7 +295,7 @@ class SentPieces(LabelledExpr):
     and the arguments.
     """
 
-    _label = "simjoin_send"
+    _label = SEND
     _parameters = ["frozen", "pieces", "function", "arguments", "meta", "shared"]
 
     def _divisions(self) -> Any:
@@ -299,7 +303,7 @@ class SentPieces(LabelledExpr):
 
     def _layer(self) -> dict[Any, Any]:
         read, shared = self.operand("frozen").inner, self.operand("shared").ref
-        keys, layer = read.__dask_keys__(), dict(read.__dask_graph__())
+        keys, layer = partition_tasks(read)
         function, arguments = self.operand("function"), self.operand("arguments")
         for n, piece in enumerate(self.operand("pieces")):
             key = (self._name, n)

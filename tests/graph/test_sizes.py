@@ -5,7 +5,7 @@ import pytest
 from benchmarks.dask.graphs import ROWS, cluster, tasks_of
 from dask_simjoin.planning.resources import MAX_MOVES
 
-EACH = 128
+EACH = 64
 """Most tasks of each worker, in addition to the messages between workers."""
 
 

@@ -123,7 +123,8 @@ def test_large_partitions_are_sent_in_pieces(client, x, monkeypatch):
     steps = collections.Counter(
         key[0].rpartition("-")[0] for key in pairs.__dask_graph__() if len(key) == 2
     )
-    assert steps["simjoin_send"] == steps["shuffle-transfer"] == 3 * 2
+    # the tasks that send pieces also make them
+    assert steps["shuffle-transfer"] == 3 * 2 and not steps["simjoin_send"]
     assert_same_pairs(
         as_set(pairs.compute()), as_set(frame.simjoin.self_join(EPS, dropna=True))
     )
