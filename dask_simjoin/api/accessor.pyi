@@ -786,6 +786,7 @@ class SimJoinAccessor(Generic[F]):
         suffixes: tuple[str, str] = ("_left", "_right"),
         best: bool = False,
         ties: Ties = "first",
+        matching: Matching = "all",
         comparison: Comparison = ">=",
         allow_empty: bool = False,
         allow_missing: bool = False,
@@ -1046,6 +1047,7 @@ class SimJoinAccessor(Generic[F]):
         by: Columns = None,
         best: bool = False,
         ties: Ties = "first",
+        matching: Matching = "all",
         threads: int | None = None,
         blocksize: Size = None,
     ) -> F:

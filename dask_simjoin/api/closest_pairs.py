@@ -13,7 +13,12 @@ import pandas as pd
 
 from dask_simjoin.api.knn import nearest
 from dask_simjoin.api.near_duplicates import with_row_id
-from dask_simjoin.api.numbered import (
+from dask_simjoin.calls.decorators import frame_verb
+from dask_simjoin.calls.drivers import Drivers
+from dask_simjoin.calls.examples import pairs_example
+from dask_simjoin.calls.groups import moved_apart
+from dask_simjoin.calls.inputs import check_other, one_or_two
+from dask_simjoin.calls.numbered import (
     POSITION,
     by_number,
     check_ids,
@@ -21,11 +26,6 @@ from dask_simjoin.api.numbered import (
     numbered_by_index,
     rows_of_pairs,
 )
-from dask_simjoin.calls.decorators import frame_verb
-from dask_simjoin.calls.drivers import Drivers
-from dask_simjoin.calls.examples import pairs_example
-from dask_simjoin.calls.groups import moved_apart
-from dask_simjoin.calls.inputs import check_other, one_or_two
 from dask_simjoin.engine.base import searcher_for
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.engine.native import native

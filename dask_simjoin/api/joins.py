@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dask_simjoin.api.matching import one_to_one
 from dask_simjoin.calls import verbs
 from dask_simjoin.calls.decorators import frame_verb
 from dask_simjoin.calls.inputs import check_other
 from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.requests import GREEDY, JoinRequest, SelfJoinRequest
+from dask_simjoin.request.requests import JoinRequest, SelfJoinRequest
 
 
 @frame_verb(JoinRequest)
@@ -150,9 +149,6 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     2  <NA>     i  NaN   800
     """
     check_other("join(other, eps)", request.other, eps=request.eps)
-    # other values, also arrays, are refused below
-    if isinstance(request.matching, str) and request.matching == GREEDY:
-        return one_to_one(frame, request)
     return verbs.join(frame, request, DISTANCES)
 
 

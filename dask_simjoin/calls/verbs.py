@@ -12,9 +12,10 @@ from dask_simjoin.calls.examples import (
     series_example,
 )
 from dask_simjoin.calls.inputs import check_other, one_or_two, same_library
+from dask_simjoin.calls.matching import Wanted, one_to_one
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.requests import ANTI, SEMI
+from dask_simjoin.request.requests import ANTI, GREEDY, SEMI
 
 
 def self_join(frame: Frame, request: Any, drivers: Drivers) -> Frame:
@@ -34,8 +35,10 @@ def join(frame: Frame, request: Any, drivers: Drivers) -> Frame:
         driver = drivers.of([frame, other], spec)
         matches = driver.counts(series_example(left, NEIGHBORS))
         return frame[(matches > 0) if request.how == SEMI else (matches == 0)]
-    example = pairs_example(left, right, spec, request.how)
-    driver = drivers.of([frame, other], spec)
+    example, tables = pairs_example(left, right, spec, request.how), [frame, other]
+    if request.matching == GREEDY:
+        return one_to_one(tables, Wanted(spec, request.how, example), drivers)
+    driver = drivers.of(tables, spec)
     if getattr(request, "best", False):
         return driver.best(example, request.how)
     return driver.pairs(example, request.how)

@@ -173,7 +173,28 @@ class NeighborGraphRequest(MetricRequest, Conditions, EngineOption, WithUnit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinRequest(TwoTableOptions, Conditions, MayLose, WithUnit):
+class OneToOne:
+    """Option: whether each row is in at most one pair."""
+
+    matching: Matching = field(
+        default="all",
+        metadata=about(
+            "all pairs, or each row in at most one pair, best pairs first (greedy)",
+            choices=get_args(Matching),
+        ),
+    )
+
+    def check_matching(self, how: str) -> None:
+        """Raise an error for joins whose result has no pairs."""
+        if self.matching == GREEDY and how in (SEMI, ANTI):
+            raise OptionError(
+                f"how={how!r} is not allowed with matching={GREEDY!r}. Use "
+                f"how={LEFT!r}, and select the rows whose 'right' is missing or not."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinRequest(TwoTableOptions, Conditions, MayLose, WithUnit, OneToOne):
     """Request for the pairs of two tables, or for the left rows with or without a
     match.
     """
@@ -185,13 +206,6 @@ class JoinRequest(TwoTableOptions, Conditions, MayLose, WithUnit):
     )
     eps: Radius = field(kw_only=False, metadata=about(EPS_HELP))
     how: How = field(default="inner", metadata=about(HOW_HELP, choices=HOW))
-    matching: Matching = field(
-        default="all",
-        metadata=about(
-            "all pairs, or each row in at most one pair, closest pairs first (greedy)",
-            choices=get_args(Matching),
-        ),
-    )
     return_distance: bool = field(
         default=False, metadata=about("add the distance of each pair")
     )
@@ -200,12 +214,8 @@ class JoinRequest(TwoTableOptions, Conditions, MayLose, WithUnit):
         """Check the request for these two frames; return the options of the join."""
         check_how(self.how)
         spec = keeping(self, resolve_two(self, left, right, self.eps), left, right)
+        self.check_matching(self.how)
         if self.how in (SEMI, ANTI):
-            if self.matching == GREEDY:
-                raise OptionError(
-                    f"how={self.how!r} is not allowed with matching={GREEDY!r}. Use "
-                    f"how={LEFT!r}, and select the rows whose 'right' is missing or not."
-                )
             return bare(spec)
         if self.how in (RIGHT, OUTER) and self.matching != GREEDY:
             self._check_both_directions(spec)

@@ -6,6 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
+import numpy as np
+
 from dask_simjoin.catalog import MAX_DIMS, METHODS, Method, choices_of, name_of
 from dask_simjoin.errors import TABLES, OptionError
 from dask_simjoin.metrics.distances import (
@@ -19,7 +21,7 @@ from dask_simjoin.metrics.distances import (
     make_metric,
 )
 from dask_simjoin.metrics.gates import Compared, Gates
-from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Norm
+from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Norm, Series
 from dask_simjoin.request.column_names import are_points
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import Settings, read_settings
@@ -164,6 +166,20 @@ class RowSpec:
     def score(self) -> str | None:
         """Name of the result column with distances or similarities; None if it was not
         requested.
+        """
+        raise NotImplementedError
+
+    def ranked(self, position: str | None) -> Self:
+        """Return the options of the join whose pairs are matched one to one. Its result
+        has row numbers, and totals or similarities.
+
+        `position`: name of the column of row numbers; None: the index has them.
+        """
+        raise NotImplementedError
+
+    def scores(self, totals: Array, left: Series, right: Series) -> Array:
+        """Return the values of `score` for pairs, from the totals of `ranked`. `left`,
+        `right`: the compared values of both rows.
         """
         raise NotImplementedError
 
@@ -380,6 +396,18 @@ class JoinSpec(RowSpec):
     def score(self) -> str | None:
         """Name of the result column with distances; None if it was not requested."""
         return "distance" if self.result.distance else None
+
+    def ranked(self, position: str | None) -> JoinSpec:
+        changes: dict[str, Any] = {
+            "id": position,
+            "id_dtype": np.dtype(np.int64),
+            "keep": (),
+            "names": (),
+            "wanted": None,
+            "result": self.result._replace(distance=True, unit=None),
+            "other": None if self.other is None else self.other.ranked(position),
+        }
+        return TotalsSpec.of(self, **changes)
 
     @property
     def measure(self) -> Metric:

@@ -20,7 +20,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
     in_table,
 )
-from dask_simjoin.metrics.norms import DType, Frame
+from dask_simjoin.metrics.norms import Array, DType, Frame, Series
 from dask_simjoin.request.clusters import OneStays, check_kept_row, with_representative
 from dask_simjoin.request.columns import (
     as_names,
@@ -44,12 +44,14 @@ from dask_simjoin.request.options import (
 )
 from dask_simjoin.request.requests import (
     ANTI,
+    GREEDY,
     HOW,
     HOW_HELP,
     INNER,
     LEFT,
     SEMI,
     How,
+    OneToOne,
     Ties,
     check_how,
 )
@@ -88,6 +90,12 @@ class ValueSpec(RowSpec):
     # `ties` of `BestMatch`; None: all matches
     best: str | None = None
 
+    def ranked(self, position: str | None) -> Any:
+        found: Any = self
+        other = None if self.other is None else self.other.ranked(position)
+        number = {"id": position, "id_dtype": np.dtype(np.int64)}
+        return replace(bare(found), **number, other=other)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SetSpec(ValueSpec):
@@ -123,6 +131,13 @@ class SetSpec(ValueSpec):
         requested.
         """
         return "similarity" if self.return_similarity else None
+
+    def ranked(self, position: str | None) -> SetSpec:
+        found: SetSpec = replace(super().ranked(position), return_similarity=True)
+        return found
+
+    def scores(self, totals: Array, left: Series, right: Series) -> Array:
+        return -totals
 
     @property
     def empty_match(self) -> bool:
@@ -482,8 +497,10 @@ class TwoSetTables(SetOptions, IdsOfTwo, Kept, Threaded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestMatch:
-    """Options: for each left row, only its most similar right row."""
+class BestMatch(OneToOne):
+    """Options: for each left row only its most similar right row, or each row in at most
+    one pair.
+    """
 
     best: bool = field(
         default=False,
@@ -501,6 +518,7 @@ class BestMatch:
         """Set the option in a spec. Raise an error for options that exclude each
         other.
         """
+        self.check_matching(how)
         if not check_flag("best", self.best):
             if self.ties != "first":
                 raise OptionError(
@@ -508,6 +526,11 @@ class BestMatch:
                     "similar rows. Without it, all pairs are in the result."
                 )
             return spec
+        if self.matching == GREEDY:
+            raise OptionError(
+                f"best=True is not allowed with matching={GREEDY!r}; leave out one of "
+                "them."
+            )
         if how not in (INNER, LEFT):
             remedy = (
                 "Leave out best=: whether a row has a match does not depend on it"

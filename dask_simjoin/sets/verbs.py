@@ -134,6 +134,11 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
     ties : {"first", "all"}, default "first"
         With `best`, which of several equally similar rows to return: the one that comes
         first in `other`, or all.
+    matching : {"all", "greedy"}, default "all"
+        With "greedy", each row is in at most one pair. Pairs are taken by descending
+        similarity, then in the order of their left rows and of their right rows, unless
+        one of their rows is in an earlier pair. `how` must not be "leftsemi" or
+        "leftanti".
     left_on, right_on : column, optional
         Use these instead of `on` if the names differ.
     id, left_id, right_id, keep, suffixes

@@ -19,7 +19,7 @@ import numpy as np
 
 from dask_simjoin.catalog import HOME, library
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
-from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.request.clusters import OneStays, check_kept_row, with_representative
 from dask_simjoin.request.columns import groups_of
 from dask_simjoin.request.messages import shown
@@ -56,6 +56,7 @@ class EditRule:
     # whether a transposition of adjacent code points counts as one edit
     transpositions: bool = False
     tail: int = 1  # codes per tail
+    ranks: bool = False  # whether `score` returns what `rank` does
 
     def limit(self, length: int) -> int:
         """Return the largest distance of a matching pair whose longer string has this
@@ -113,8 +114,9 @@ class EditRule:
         return NEVER
 
     def score(self, a: np.ndarray, b: np.ndarray, found: np.ndarray) -> np.ndarray:
-        """Return the distance of each pair (pairs,), float64."""
-        return found.astype(np.float64)
+        """Return the distance of each pair (pairs,), float64; or its rank, if `ranks`."""
+        distance = found.astype(np.float64)
+        return self.rank(a, b, distance) if self.ranks else distance
 
     def rank(self, a: np.ndarray, b: np.ndarray, distance: np.ndarray) -> np.ndarray:
         """Return a number for each pair (pairs,), float64, which is smaller for more
@@ -165,6 +167,20 @@ class EditSpec(ValueSpec):
         requested.
         """
         return "distance" if self.return_distance else None
+
+    def ranked(self, position: str | None) -> EditSpec:
+        found: EditSpec = replace(
+            super().ranked(position),
+            return_distance=True,
+            rule=replace(self.rule, ranks=True),
+        )
+        return found
+
+    def scores(self, totals: Array, left: Series, right: Series) -> Array:
+        if self.rule.similarity is None:
+            return totals
+        longest = [max(len(a), len(b), 1) for a, b in zip(left, right, strict=True)]
+        return np.rint(totals * longest)
 
     @property
     def columns(self) -> list[Hashable]:

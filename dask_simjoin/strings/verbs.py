@@ -132,6 +132,11 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
     ties : {"first", "all"}, default "first"
         With `best`, which of several equally similar rows to return: the one that comes
         first in `other`, or all.
+    matching : {"all", "greedy"}, default "all"
+        With "greedy", each row is in at most one pair. The most similar pairs are taken
+        first, then pairs in the order of their left rows and of their right rows, unless
+        one of their rows is in an earlier pair. `how` must not be "leftsemi" or
+        "leftanti".
     similarity, transpositions, return_distance, by, threads, blocksize
         As in `edit_self_join`.
 
@@ -158,6 +163,13 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
     The most similar city of each row:
 
     >>> ours.simjoin.edit_join(theirs, "city", 4, best=True, keep="city")
+      left  right city_left city_right
+    0    x      0    Lisbon     Lisboa
+    1    y      2     Porto       Faro
+
+    Each city in at most one pair:
+
+    >>> ours.simjoin.edit_join(theirs, "city", 5, matching="greedy", keep="city")
       left  right city_left city_right
     0    x      0    Lisbon     Lisboa
     1    y      2     Porto       Faro

@@ -1,7 +1,8 @@
-"""Match rows of two tables one to one, by ascending distance.
+"""Match rows of two tables one to one, best pairs first.
 
-All pairs within the distance are sorted by their total, then by the left row, then by
-the right row. A pair is taken if neither of its rows is in a pair that was taken before.
+All pairs are sorted by their total, then by the left row, then by the right row. For
+sets the total is the negative similarity, and for texts the distance or its share of the
+length. A pair is taken if neither of its rows is in a pair that was taken before.
 The order is strict, so the result does not depend on partitions, or on the order of the
 given pairs. It is also the only stable matching: for each pair that is not taken, one of
 its rows is in an earlier pair.
@@ -17,6 +18,7 @@ import numpy as np
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.budget import Cause
 from dask_simjoin.planning.checks import check_at_once
 from dask_simjoin.tasks.closest import NO_PAIRS, RowPairs
 
@@ -26,17 +28,20 @@ several tasks are joined, and the order.
 """
 
 
-def check_matching(free: int | None, request: str, *numbers: int) -> None:
+def check_matching(free: int | None, cause: Cause, *numbers: int) -> None:
     """Raise an error if all pairs do not fit in the memory of one task. `free`: bytes;
     None: no limit.
     """
+    mutual = (
+        ", or knn_join(other, 1, mutual=True), which returns only pairs of rows that are "
+        "nearest to each other"
+    )
     check_at_once(
         free,
         sum(numbers),
         MATCH_BYTES,
-        f"matching='greedy' needs all pairs at once: {request}",
-        "a smaller eps, or knn_join(other, 1, mutual=True), which returns only pairs of "
-        "rows that are nearest to each other.",
+        f"matching='greedy' needs all pairs at once: {cause.option}",
+        f"{cause.smaller}{'' if cause.kind else mutual}.",
     )
 
 
@@ -53,10 +58,13 @@ def greedy(pairs: RowPairs) -> RowPairs:
 
 def greedy_of_frames(*found: Frame) -> RowPairs:
     """Match the rows of all pairs. `found`: frames with row numbers in the columns
-    "left" and "right", and totals in "distance".
+    "left" and "right", and totals in "distance", or similarities in "similarity".
     """
-    columns = [
+    if not found:
+        return NO_PAIRS
+    similar = "similarity" in found[0].columns
+    left, right, total = (
         np.concatenate([to_host(values_of(one[name])) for one in found])
-        for name in ("left", "right", "distance")
-    ]
-    return greedy(RowPairs(*columns)) if found else NO_PAIRS
+        for name in ("left", "right", "similarity" if similar else "distance")
+    )
+    return greedy(RowPairs(left, right, -total if similar else total))

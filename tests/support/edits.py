@@ -287,6 +287,39 @@ def best(
     assert ids_of(found) == sorted(expected)
 
 
+def greedy(
+    rng: np.random.Generator,
+    one: Side,
+    two: Side,
+    options: dict[str, Any],
+    asked: dict[str, Any],
+) -> None:
+    way = ["inner", "left", "right", "outer"][rng.integers(4)]
+    how = {"how": way, "matching": "greedy", "return_distance": True, "id": "key"}
+    found = computed(one[0].simjoin.edit_join(two[0], "text", **how, **asked))
+    texts, keys = columns_of("text", one, two), columns_of("key", one, two)
+    want = wanted(one[1], two[1], options)
+    ranked = []
+    for (i, j), distance in want.items():
+        longest = max(len(texts[0][i]), len(texts[1][j]), 1)
+        ranked.append((Fraction(distance, 1 if "k" in options else longest), i, j))
+    taken: list[set[int]] = [set(), set()]
+    expected = []
+    for _, i, j in sorted(ranked):
+        if i not in taken[0] and j not in taken[1]:
+            taken[0].add(i)
+            taken[1].add(j)
+            expected.append((keys[0][i], keys[1][j], want[i, j]))
+    if way in ("left", "outer"):
+        alone = set(range(len(keys[0]))) - taken[0]
+        expected += [(keys[0][i], -1, -1) for i in alone]
+    if way in ("right", "outer"):
+        alone = set(range(len(keys[1]))) - taken[1]
+        expected += [(-1, keys[1][j], -1) for j in alone]
+    rows = found[["left", "right", "distance"]].astype(object).fillna(-1)
+    assert sorted(map(tuple, rows.to_numpy().tolist())) == sorted(expected)
+
+
 def counts(
     rng: np.random.Generator,
     one: Side,
@@ -358,6 +391,7 @@ VERBS: tuple[Callable[..., None], ...] = (
     join,
     join_how,
     best,
+    greedy,
     counts,
     count,
     near_duplicates,

@@ -95,6 +95,20 @@ def best_pairs(
     return {(i, j): pairs[i, j] for i, own in best.items() for j in own}
 
 
+def greedy_pairs(
+    pairs: dict[tuple[int, int], float],
+) -> dict[tuple[int, int], float]:
+    """Return the most similar pairs such that each row is in at most one of them."""
+    found: dict[tuple[int, int], float] = {}
+    taken: tuple[set[int], set[int]] = (set(), set())
+    for similarity, i, j in sorted((-value, *pair) for pair, value in pairs.items()):
+        if i not in taken[0] and j not in taken[1]:
+            found[i, j] = -similarity
+            taken[0].add(i)
+            taken[1].add(j)
+    return found
+
+
 def frame_of(
     pairs: dict[tuple[int, int], float],
     one: tuple[pd.DataFrame, list[Any]],

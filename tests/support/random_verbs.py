@@ -24,6 +24,7 @@ from tests.support.random_sets import (
     AskedSets,
     best_pairs,
     frame_of,
+    greedy_pairs,
     wanted_counts,
 )
 
@@ -600,6 +601,10 @@ class Verbs:
         if way in ("inner", "left") and scored and draw.chance("best", 0.4):
             how["best"], how["ties"] = True, draw.one("ties", ["first", "all"])
             pairs = best_pairs(pairs, how["ties"])
+        elif not asked.missing and draw.chance("matching", 0.3):
+            how["matching"] = "greedy"
+            self.check_unique(one, other)
+            pairs = greedy_pairs(pairs)
         lazy = one.lazy.simjoin.set_join(other.lazy, **how, **asked.options)
         sides = [(side.frame, self.every_name(side)) for side in (one, other)]
         want = frame_of(pairs, *sides, scored, keep)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.errors import BudgetError
+from dask_simjoin.planning.budget import Cause
 from dask_simjoin.tasks.closest import RowPairs
 from dask_simjoin.tasks.matching import check_matching, greedy, greedy_of_frames
 from tests.support.profiles import examples
@@ -62,12 +63,22 @@ def test_pairs_are_taken_by_ascending_distance(pairs, data):
         )
         for part in (slice(0, 7), slice(7, None))
     ]
-    for one, other in zip(greedy_of_frames(*frames)[:3], found[:3], strict=True):
-        assert one.tolist() == other.tolist()
+    similar = [
+        one.rename(columns={"distance": "similarity"}).assign(
+            similarity=-one["distance"]
+        )
+        for one in frames
+    ]
+    for pairs in (greedy_of_frames(*frames), greedy_of_frames(*similar)):
+        for one, other in zip(pairs[:3], found[:3], strict=True):
+            assert one.tolist() == other.tolist()
 
 
 def test_pairs_that_do_not_fit_are_refused():
-    check_matching(None, "eps=1", 10**12)
-    check_matching(128, "eps=1", 1, 1)
+    cause = Cause("eps=1", two=True)
+    check_matching(None, cause, 10**12)
+    check_matching(128, cause, 1, 1)
     with pytest.raises(BudgetError, match=r"needs all pairs at once: eps=1 gives 3, "):
-        check_matching(128, "eps=1", 1, 2)
+        check_matching(128, cause, 1, 2)
+    with pytest.raises(BudgetError, match=r"Use a larger threshold\.$"):
+        check_matching(128, Cause("threshold=0.5", kind="set_"), 3)

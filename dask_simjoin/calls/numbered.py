@@ -10,9 +10,9 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import in_table
-from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.metrics.norms import Array, ArrayModule, Frame
 from dask_simjoin.planning.partition import check_summaries, summarise_ids
-from dask_simjoin.request.spec import JoinSpec, TotalsSpec
+from dask_simjoin.request.spec import JoinSpec, RowSpec, TotalsSpec
 from dask_simjoin.tasks.closest import RowPairs
 from dask_simjoin.tasks.matches import measured
 
@@ -22,7 +22,7 @@ apostrophes are appended.
 """
 
 
-def check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:
+def check_ids(frame: Frame, spec: RowSpec, which: str | None) -> None:
     """Raise an error if ids are missing or repeat. `which`: name of the table; None:
     there is only one.
     """
@@ -64,8 +64,21 @@ def by_number(spec: JoinSpec, position: str | None, **changes: Any) -> TotalsSpe
     return TotalsSpec.of(spec, id=position, id_dtype=number, **none | changes)
 
 
+def scores_of(
+    tables: tuple[Frame, Frame], spec: RowSpec, best: RowPairs, xp: ArrayModule
+) -> Array:
+    """Return the distances or similarities of pairs from their totals (pairs,)."""
+    if isinstance(spec, JoinSpec):
+        return measured(spec, xp)(xp.array(best.total))
+    values = [
+        table[own.on[0]].iloc[rows]
+        for table, own, rows in zip(tables, (spec, spec.right), best[:2], strict=True)
+    ]
+    return xp.asarray(spec.scores(best.total, *values))
+
+
 def rows_of_pairs(
-    tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example: Frame
+    tables: tuple[Frame, Frame], spec: RowSpec, best: RowPairs, example: Frame
 ) -> Frame:
     """Make rows of the result. `best`: positions of the rows in their tables."""
     if not len(best.total):
@@ -79,7 +92,8 @@ def rows_of_pairs(
         places = frames.xp.asarray(rows)
         columns[name] = frames.ids(row_ids(table, own.id), places)
         columns |= frames.columns_at(table, kept, places)
-    columns["distance"] = measured(spec, frames.xp)(frames.xp.array(best.total))
+    if spec.score is not None:
+        columns[spec.score] = scores_of(tables, spec, best, frames.xp)
     return frames.result(
         {name: columns[name] for name in example.columns}, len(best.total)
     )

@@ -1,4 +1,4 @@
-"""Join two tables one to one, by ascending distance: see `dask_simjoin.tasks.matching`."""
+"""Join two tables one to one, best pairs first: see `dask_simjoin.tasks.matching`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.api.near_duplicates import with_row_id
-from dask_simjoin.api.numbered import (
+from dask_simjoin.calls.drivers import Drivers
+from dask_simjoin.calls.examples import pairs_example
+from dask_simjoin.calls.numbered import (
     POSITION,
-    by_number,
     check_ids,
     in_one_task,
     numbered_by_index,
     rows_of_pairs,
 )
-from dask_simjoin.calls.drivers import Drivers
-from dask_simjoin.calls.examples import pairs_example
-from dask_simjoin.calls.inputs import same_library
-from dask_simjoin.cluster.distances import DISTANCES
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.engine.native import native
@@ -27,8 +24,8 @@ from dask_simjoin.errors import TABLES
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Cause, within_memory
 from dask_simjoin.request.columns import example_of, free_name
-from dask_simjoin.request.requests import KEEPS, JoinRequest
-from dask_simjoin.request.spec import JoinSpec, TotalsSpec
+from dask_simjoin.request.requests import KEEPS
+from dask_simjoin.request.spec import RowSpec
 from dask_simjoin.tasks.closest import RowPairs
 from dask_simjoin.tasks.left_out import rows_of
 from dask_simjoin.tasks.matching import greedy_of_frames
@@ -38,44 +35,37 @@ from dask_simjoin.tasks.pairs import cast_like, unmatched
 class Wanted(NamedTuple):
     """A one-to-one join. `how`: see `join`; `example`: an empty frame like the result."""
 
-    spec: JoinSpec
+    spec: RowSpec
     how: str
     example: Frame
 
 
-def one_to_one(frame: Frame, request: JoinRequest) -> Frame:
-    """Join two tables such that each row is in at most one pair."""
-    frame, other, left, right = same_library(frame, request.other)
-    spec = request.spec(left, right)
-    example = pairs_example(left, right, spec, request.how)
-    return MATCHES.of([frame, other], Wanted(spec, request.how, example))
+def one_to_one(tables: Sequence[Frame], wanted: Wanted, drivers: Drivers) -> Frame:
+    """Join two tables such that each row is in at most one pair. `drivers`: find all
+    pairs.
+    """
+    return MATCHES.of(tables, (drivers, wanted))
 
 
-def _numbers_of(spec: JoinSpec, position: str | None) -> TotalsSpec:
-    """Return the options of the join that finds all pairs, with row numbers and totals."""
-    result = spec.result._replace(distance=True, unit=None)
-    right = by_number(spec.right, position, result=result)
-    return by_number(spec, position, result=result, other=right)
-
-
-def _all_pairs(tables: Sequence[Frame], made: TotalsSpec) -> Frame:
+def _all_pairs(tables: Sequence[Frame], made: RowSpec, drivers: Drivers) -> Frame:
     left, right = (example_of(table) for table in tables)
-    return DISTANCES.of(tables, made).pairs(pairs_example(left, right, made))
+    return drivers.of(tables, made).pairs(pairs_example(left, right, made))
 
 
-def _matched(tables: Sequence[Frame], wanted: Wanted) -> Frame:
-    """Match the rows of plain frames."""
+def _matched(tables: Sequence[Frame], given: tuple[Drivers, Wanted]) -> Frame:
+    """Match the rows of plain frames. `given`: see `one_to_one`."""
+    drivers, wanted = given
     spec = wanted.spec
     sides = list(zip(TABLES, tables, (spec, spec.right), strict=True))
     for which, table, own in sides:
         check_ids(table, own, which)
-    made = _numbers_of(spec, None)
+    made = spec.ranked(None)
     numbered = [
         numbered_by_index(table, own.columns)
         for table, own in zip(tables, (made, made.right), strict=True)
     ]
     with within_memory(Cause.of(spec, True)):
-        best = greedy_of_frames(_all_pairs(numbered, made))
+        best = greedy_of_frames(_all_pairs(numbered, made, drivers))
         found = _rows(tables[0], tables[1], wanted, best)
         alone = [
             _alone(table, own, np.arange(len(table)), best, wanted, which)
@@ -85,7 +75,7 @@ def _matched(tables: Sequence[Frame], wanted: Wanted) -> Frame:
         return frames_for(wanted.example).stacked([found, *alone]) if alone else found
 
 
-def _matched_lazily(tables: Sequence[Frame], wanted: Wanted) -> Frame:
+def _matched_lazily(tables: Sequence[Frame], given: tuple[Drivers, Wanted]) -> Frame:
     """Match the rows of Dask DataFrames. One task receives the numbers of the rows of
     all pairs, and another one the rows that have a partner.
     """
@@ -95,14 +85,15 @@ def _matched_lazily(tables: Sequence[Frame], wanted: Wanted) -> Frame:
     from dask_simjoin.graph.matching import GreedyMatches
     from dask_simjoin.graph.source import computed_once
 
+    drivers, wanted = given
     spec = wanted.spec
     position = free_name(POSITION, [example_of(table) for table in tables])
     specs = spec, spec.right
     numbered = [
-        with_row_id(computed_once(table[own.columns]), position)
+        table_of(computed_once(table[own.columns])).numbered(position)
         for table, own in zip(tables, specs, strict=True)
     ]
-    pairs = _all_pairs(numbered, _numbers_of(spec, position))
+    pairs = _all_pairs(numbered, spec.ranked(position), drivers)
     best = new_collection(GreedyMatches(pairs.expr, spec, 0))
     rows = [
         table.map_partitions(
@@ -133,7 +124,7 @@ def _matched_lazily(tables: Sequence[Frame], wanted: Wanted) -> Frame:
 
 
 MATCHES = Drivers(_matched, lambda: _matched_lazily)
-"""The two ways to match rows; see `Wanted`."""
+"""The two ways to match rows: see `one_to_one`."""
 
 
 def _rows(left: Frame, right: Frame, wanted: Wanted, best: RowPairs) -> Frame:
@@ -165,7 +156,7 @@ def _pairs_of_rows(
 
 def _rows_alone(
     rows: Frame,
-    own: JoinSpec,
+    own: RowSpec,
     position: str,
     best: RowPairs,
     wanted: Wanted,
@@ -179,7 +170,7 @@ def _rows_alone(
 
 def _alone(
     rows: Frame,
-    own: JoinSpec,
+    own: RowSpec,
     numbers: np.ndarray,
     best: RowPairs,
     wanted: Wanted,

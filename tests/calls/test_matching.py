@@ -99,3 +99,68 @@ def test_metrics(metric):
         found = one.simjoin.join(other, 0.5, matching="greedy", **how)
         (found,) = dask.compute(found)
         assert set(zip(found["left"], found["right"], strict=True)) == wanted
+
+
+TEXTS = st.lists(
+    st.one_of(st.none(), st.text("ab", max_size=4)), min_size=1, max_size=12
+)
+
+
+@settings(max_examples=examples(40))
+@given(left=TEXTS, right=TEXTS, how=st.sampled_from(["inner", "outer"]), data=st.data())
+def test_texts_and_sets_are_matched_like_numbers(left, right, how, data):
+    a, b = (pd.DataFrame({"t": pd.Series(side, dtype="str")}) for side in (left, right))
+    verbs = {
+        "distance": lambda one, other, **more: one.simjoin.edit_join(
+            other, "t", 2, return_distance=True, **more
+        ),
+        "share": lambda one, other, **more: one.simjoin.edit_join(
+            other, "t", similarity=0.4, return_distance=True, **more
+        ),
+        "similarity": lambda one, other, **more: one.simjoin.set_join(
+            other, "t", 0.3, tokenizer=("qgrams", 2), return_similarity=True, **more
+        ),
+    }
+    cuts = [data.draw(st.lists(st.integers(0, len(s)), max_size=2)) for s in (a, b)]
+    for kind, verb in verbs.items():
+        pairs = verb(a, b)
+        score = pairs.columns[-1]
+        rank = pairs[score] if kind == "distance" else -pairs[score]
+        if kind == "share":
+            sizes = [
+                frame["t"].str.len()[pairs[side]].tolist()
+                for side, frame in (("left", a), ("right", b))
+            ]
+            rank = pairs[score] / np.maximum(np.maximum(*sizes), 1)
+        ranked = zip(rank, pairs["left"], pairs["right"], strict=True)
+        wanted = [(i, j) for _, i, j in by_definition(list(ranked))]
+        scores = dict(
+            zip(
+                zip(pairs["left"], pairs["right"], strict=True),
+                pairs[score],
+                strict=True,
+            )
+        )
+        for one, other in ((a, b), (split(a, cuts[0]), split(b, cuts[1]))):
+            lazy = verb(one, other, how=how, matching="greedy", keep="t")
+            (found,) = dask.compute(lazy)
+            assert list(found.dtypes) == list(lazy.dtypes)
+            both = found.dropna(subset=["left", "right"])
+            assert list(zip(both["left"], both["right"], strict=True)) == wanted
+            assert both[score].tolist() == [scores[pair] for pair in wanted]
+            assert both["t_left"].tolist() == a["t"].iloc[both["left"]].tolist()
+            alone = len(a) + len(b) - 2 * len(wanted)
+            assert len(found) == len(wanted) + (alone if how == "outer" else 0)
+
+
+def test_what_texts_and_sets_refuse():
+    frame = pd.DataFrame({"t": ["a", "b"]})
+    for verb, limit in (("edit_join", 1), ("set_join", 0.5)):
+        join = getattr(frame.simjoin, verb)
+        tokens = {"tokenizer": "words"} if verb == "set_join" else {}
+        with pytest.raises(OptionError, match="best=True is not allowed with matching"):
+            join(frame, "t", limit, best=True, matching="greedy", **tokens)
+        with pytest.raises(OptionError, match="how='leftsemi' is not allowed with"):
+            join(frame, "t", limit, how="leftsemi", matching="greedy", **tokens)
+        with pytest.raises(OptionError, match="matching='best' is not allowed"):
+            join(frame, "t", limit, matching="best", **tokens)
