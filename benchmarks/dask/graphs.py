@@ -25,6 +25,7 @@ import cloudpickle
 import dask
 import dask.dataframe as dd
 import pandas as pd
+from dask.optimization import cull
 from dask.order import order
 from dask.utils import key_split
 
@@ -152,8 +153,9 @@ def tasks_of(verb: str, limits: Limits, rows: int) -> dict[str, Any]:
         order(graph)
         ordered = time.process_time()
     plan = plans[0]
-    steps = Counter(key_split(key) for key in graph)
-    rows_keys = sum(1 for key in ddf.expr.operand("layer") if key in graph)
+    # without the rows, and without aliases of them that no task needs
+    needed = cull(graph, expr.__dask_keys__())[0].keys() - ddf.expr.operand("layer")
+    steps = Counter(key_split(key) for key in needed)
     return {
         "verb": verb,
         "workers": limits.workers,
@@ -161,12 +163,8 @@ def tasks_of(verb: str, limits: Limits, rows: int) -> dict[str, Any]:
         "rows": rows,
         "chunks": f"{len(plan.chunks)} {plan.chunks.kind}",
         "shuffle": plan.chunks.method,
-        "tasks": len(graph) - rows_keys,
-        "edges": sum(
-            len(task.dependencies)
-            for task in graph.values()
-            if hasattr(task, "dependencies")
-        ),
+        "tasks": len(needed),
+        "edges": sum(len(graph[key].dependencies) for key in needed),
         "bytes": sent,
         "planning": round(lowered - began, 3),
         "pickling": round(pickled - lowered, 3),

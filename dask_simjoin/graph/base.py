@@ -309,6 +309,15 @@ def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
     return own
 
 
+def numbers_in(plan: Plan, chunks: list[TaskRef]) -> list[int | Task]:
+    """Return the `RowNumbers` of each chunk like `Steps.row_numbers`, for tasks that also
+    have the chunk itself.
+    """
+    if plan.counted.in_frame_order:
+        return list(range(len(chunks)))
+    return [picked(chunk, "position") for chunk in chunks]
+
+
 class Steps:
     """Collects the tasks of an algorithm in `layer`. The name in each key is a label
     and the step of the algorithm.

@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.protocols import SearchLayout
-from dask_simjoin.graph.base import LabelledExpr, Steps, itself
+from dask_simjoin.graph.base import LabelledExpr, Steps, itself, numbers_in
 from dask_simjoin.graph.chunks import Chunks
 from dask_simjoin.graph.dask_private import (
     Expr,
@@ -62,7 +62,7 @@ def add_searches(
     c: int,
     others: list[list[int]],
     chunks: Expr,
-    numbers: list[int | TaskRef],
+    numbers: list[int | Task],
     options: Options,
     parts: int,
     workers: int,
@@ -88,7 +88,7 @@ def add_parts(
     c: int,
     others: list[list[int]],
     chunks: Expr,
-    numbers: list[int | TaskRef],
+    numbers: list[int | Task],
     options: Options,
     parts: int,
     workers: int = 1,
@@ -109,7 +109,7 @@ def add_part(
     c: int,
     others: list[list[int]],
     chunks: Expr,
-    numbers: list[int | TaskRef],
+    numbers: list[int | Task],
     options: Options,
     part: tuple[int, int],
     workers: int,
@@ -201,7 +201,7 @@ class ChunkSearches(LabelledExpr):
         plan: Plan = self.operand("plan")
         steps = Steps("simjoin_nearest", self.deterministic_token)
         refs = [self.chunks.chunk_ref(c) for c in range(len(plan.chunks))]
-        numbers, options = steps.row_numbers(plan, refs), (plan.layout, *self._limits)
+        numbers, options = numbers_in(plan, refs), (plan.layout, *self._limits)
         for c in range(len(plan.counted)):
             key, others = (self._name, c), plan.work.groups(c)
             if not others or options[1] >= plan.rows:
@@ -368,7 +368,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         )
         steps = Steps("simjoin_nearest", self.deterministic_token)
         refs = [self.chunks.chunk_ref(c) for c in range(len(plan.chunks))]
-        numbers = steps.row_numbers(plan, refs)
+        numbers = numbers_in(plan, refs)
         limits = spec.other is None, self.operand("totals")
         left = self.operand("how") == LEFT
         k, ties = self.operand("k"), self.operand("ties")
@@ -453,7 +453,7 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         steps: Steps,
         c: int,
         others: list[list[int]],
-        numbers: list[int | TaskRef],
+        numbers: list[int | Task],
         number: int,
         state: TaskRef,
         divided: bool,

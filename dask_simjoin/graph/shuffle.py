@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from dask.optimization import cull
 from distributed import Future
 
 from dask_simjoin.engine.base import frames_for
@@ -184,13 +183,16 @@ class HeldParcels(LabelledExpr):
 
 
 def partition_tasks(frame: Expr) -> tuple[list[Any], dict[Any, Any]]:
-    """Return the keys of a frame's partitions, and a graph with only the tasks that make
+    """Return the keys of a frame's partitions, and a graph with the tasks that make
     them.
+
+    Aliases of partitions in memory stay in it, although nothing needs them. Dask's time
+    to order tasks would else grow with the square of the number of partitions: it
+    leaves out data that several tasks need.
     """
     if is_held(frame):
         return held_keys(frame), dict(frame.operand("layer"))
-    keys = frame.__dask_keys__()
-    return keys, cull(dict(frame.__dask_graph__()), keys)[0]
+    return frame.__dask_keys__(), dict(frame.__dask_graph__())
 
 
 def parcels_by_worker(

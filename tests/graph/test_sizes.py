@@ -1,8 +1,18 @@
 """The number of tasks of a worker stays bounded as workers grow."""
 
+from collections import Counter
+
 import pytest
 
-from benchmarks.dask.graphs import ROWS, cluster, tasks_of
+from benchmarks.dask.graphs import (
+    JOB,
+    ROWS,
+    VERBS,
+    cluster,
+    held_rows,
+    pretended,
+    tasks_of,
+)
 from dask_simjoin.planning.resources import MAX_MOVES
 
 EACH = 64
@@ -31,6 +41,27 @@ def test_tasks_of_a_cluster(verb, workers):
     assert found["tasks"] <= rounds * (EACH * workers + MAX_MOVES)
     assert (found["shuffle"] == "p2p") == (workers**2 > MAX_MOVES)
     assert found["bytes"] < max(2**20, 4096 * workers)
+
+
+def test_rows_in_memory_do_not_slow_the_order_of_tasks():
+    """Dask leaves data out of its order only if several tasks need it. The order of
+    other data takes a time that grows with the square of the number of partitions.
+    """
+    limits = cluster(128, 2, 16 << 30)
+    ddf = held_rows(128)
+    with pretended(limits, ROWS * 128):
+        graph = dict(
+            VERBS["self_join"](ddf, JOB.eps_of(ROWS * 128))
+            .expr.optimize()
+            .__dask_graph__()
+        )
+    users = Counter(
+        one
+        for task in graph.values()
+        if hasattr(task, "dependencies")
+        for one in task.dependencies
+    )
+    assert min(users[key] for key in ddf.expr.operand("layer")) > 1
 
 
 def test_each_worker_sends_one_message_to_each_other():
