@@ -52,7 +52,7 @@ def frames():
     )
 
 
-@pytest.mark.parametrize(("name", "frame"), frames())
+@pytest.mark.parametrize(("name", "frame"), list(frames()))
 def test_coordinates(name, frame):  # the name tells which case fails
     columns = tuple(frame.columns)
     found = FRAMES.coordinates(frame, columns)
