@@ -986,6 +986,7 @@ class SimJoinAccessor(Generic[F]):
         return_similarity: bool = False,
         keep: Keep = None,
         suffixes: tuple[str, str] = ("_left", "_right"),
+        matching: Matching = "all",
         comparison: Comparison = ">=",
         allow_empty: bool = False,
         allow_missing: bool = False,
@@ -1213,6 +1214,7 @@ class SimJoinAccessor(Generic[F]):
         keep: Keep = None,
         suffixes: tuple[str, str] = ("_left", "_right"),
         by: Columns = None,
+        matching: Matching = "all",
         threads: int | None = None,
         blocksize: Size = None,
     ) -> EditPlanReport:
@@ -1274,6 +1276,7 @@ class SimJoinAccessor(Generic[F]):
         by: Columns = None,
         within: Mapping[Hashable, Any] | None = None,
         different: Columns = None,
+        matching: Matching = "all",
         pairs: Pairs = "unique",
         include_self: bool = False,
         dropna: bool = False,

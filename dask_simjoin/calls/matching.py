@@ -22,7 +22,8 @@ from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.engine.native import native
 from dask_simjoin.errors import TABLES
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.planning.budget import Cause, within_memory
+from dask_simjoin.planning.budget import Cause, free_memory, within_memory
+from dask_simjoin.planning.checks import check_matching
 from dask_simjoin.request.columns import example_of, free_name
 from dask_simjoin.request.requests import KEEPS
 from dask_simjoin.request.spec import RowSpec
@@ -65,7 +66,9 @@ def _matched(tables: Sequence[Frame], given: tuple[Drivers, Wanted]) -> Frame:
         for table, own in zip(tables, (made, made.right), strict=True)
     ]
     with within_memory(Cause.of(spec, True)):
-        best = greedy_of_frames(_all_pairs(numbered, made, drivers))
+        pairs = _all_pairs(numbered, made, drivers)
+        check_matching(free_memory(), Cause.of(spec, True), len(pairs))
+        best = greedy_of_frames(pairs)
         found = _rows(tables[0], tables[1], wanted, best)
         alone = [
             _alone(table, own, np.arange(len(table)), best, wanted, which)

@@ -8,7 +8,7 @@ from dask_simjoin.graph.base import LabelledExpr, Steps, after
 from dask_simjoin.graph.dask_private import Task, TaskRef
 from dask_simjoin.planning.budget import Cause
 from dask_simjoin.planning.resources import limits_for
-from dask_simjoin.tasks.matching import check_matching, greedy_of_frames
+from dask_simjoin.tasks.matching import check_numbers, greedy_of_frames
 
 
 class GreedyMatches(LabelledExpr):
@@ -27,7 +27,7 @@ class GreedyMatches(LabelledExpr):
         refs = [TaskRef(key) for key in self.pairs.__dask_keys__()]
         numbers = [steps.add("number", n, len, ref) for n, ref in enumerate(refs)]
         free, cause = limits_for(spec.library).room, Cause.of(spec, True)
-        checked = steps.add("check", 0, check_matching, free, cause, *numbers)
+        checked = steps.add("check", 0, check_numbers, free, cause, *numbers)
         key = (self._name, 0)
         steps.layer[key] = Task(key, after, checked, greedy_of_frames, *refs)
         return steps.layer

@@ -584,23 +584,49 @@ def without_dropna(instead: str) -> Iterator[None]:
 
 def check_at_once(
     free: int | None,
-    pairs: int,
-    each: int,
+    pairs: str,
+    size: float,
     needs: str,
     use: str,
     remedies: Sequence[Remedy] = (),
 ) -> None:
     """Raise an error if all pairs do not fit in the memory of one task.
 
-    `free`: bytes; None: no limit. `each`: bytes of a pair. `needs`: which option needs
-    the pairs, and which request gives them. `use`: what to use instead.
+    `free`: bytes; None: no limit. `pairs`: how many they are. `size`: bytes of all
+    pairs. `needs`: which option needs the pairs, and which request gives them. `use`:
+    what to use instead.
     """
-    if free is not None and pairs * each > free:
+    if free is not None and size > free:
         raise BudgetError(
-            f"{needs} gives {pairs:,}, which take {size_text(pairs * each, free)}, but "
+            f"{needs} gives {pairs}, which take {size_text(size, free)}, but "
             f"only {size_text(free)} are free. Use {use}",
             remedies=list(remedies),
         )
+
+
+MATCH_BYTES = 64
+"""Memory for each pair of a one-to-one matching: two row numbers, the total and the
+order. While the pairs of several tasks are joined, there are two copies.
+"""
+
+
+def check_matching(
+    free: int | None, cause: Cause, pairs: float, counted: bool = True
+) -> None:
+    """Raise an error if all pairs of a one-to-one matching do not fit in the memory of
+    one task. `free`: bytes; None: no limit. `counted`: whether `pairs` is exact.
+    """
+    mutual = (
+        ", or knn_join(other, 1, mutual=True), which returns only pairs of rows that are "
+        "nearest to each other"
+    )
+    check_at_once(
+        free,
+        f"{pairs:,.0f}" if counted else f"an estimated {about_many(pairs)} or more",
+        pairs * MATCH_BYTES,
+        f"matching='greedy' needs all pairs at once: {cause.option}",
+        f"{cause.smaller}{'' if cause.kind else mutual}.",
+    )
 
 
 def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None:

@@ -18,13 +18,14 @@ from dask_simjoin.engine.base import (
 )
 from dask_simjoin.engine.index.grids import SweepLayout
 from dask_simjoin.engine.protocols import MethodSearch
-from dask_simjoin.planning.budget import Cause, check_room
+from dask_simjoin.planning.budget import Cause, check_room, free_memory
 from dask_simjoin.planning.checks import (
     MAX_ROWS,
     check_blocks,
     check_blocksize,
     check_chunks,
     check_device,
+    check_matching,
     check_outputs,
     check_result,
 )
@@ -525,6 +526,9 @@ def _check_result(
             frames_of_library(spec.library).memory(),
             most=is_most(share, rows * pair_bytes),
         )
+    if spec.matching:
+        free = free_memory() if limits.plain else limits.room
+        check_matching(free, cause, rows, found.counted)
     check_result(rows, pair_bytes, limits, cause, found.counted)
     check_share(tables.warnings, share, rows, pair_bytes, spec, cause)
 

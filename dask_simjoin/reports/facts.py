@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from dask.utils import format_bytes
 
-from dask_simjoin.planning.checks import task_bytes
+from dask_simjoin.planning.checks import MATCH_BYTES, task_bytes
 from dask_simjoin.planning.outputs import describe_tasks
 from dask_simjoin.reports.svg import Matrix, Picture, matrix
 from dask_simjoin.request.columns import new_axes
@@ -296,9 +296,10 @@ class BlockReport(PicturedReport):
     @property
     def task_bytes(self) -> int:
         """Return the expected memory of the largest task: chunks, indexes, and a
-        partition of the result.
+        partition of the result; or all pairs that are matched one to one.
         """
-        return round(task_bytes(self._largest_bytes, self._largest_partition))
+        found = task_bytes(self._largest_bytes, self._largest_partition)
+        return round(max(found, MATCH_BYTES * self.pairs if self.spec.matching else 0))
 
     @property
     def _reading(self) -> str | None:

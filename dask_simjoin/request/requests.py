@@ -8,7 +8,7 @@ options.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, get_args
 
 from dask_simjoin.catalog import AUTO, HOME, LOSSY_NEAREST, NEAREST, name_of
@@ -49,6 +49,7 @@ from dask_simjoin.request.resolve import (
 )
 from dask_simjoin.request.spec import JoinSpec, bare
 from dask_simjoin.request.units import (
+    check_choice,
     check_distance,
     check_once,
     in_unit,
@@ -74,8 +75,8 @@ FULL = {"full": OUTER, "fullouter": OUTER, "full_outer": OUTER}
 ALL_TIES = "all"
 """Value of `ties` for a result with all rows at the distance of the last neighbor."""
 
-GREEDY = "greedy"
-"""Value of `matching` for a result with each row in at most one pair."""
+ALL_PAIRS, GREEDY = get_args(Matching)
+"""Values of `matching`. With "greedy", each row is in at most one pair."""
 
 MIN_DISTANCE = (AUTO, "tiles")
 """Methods that support `min_distance` and ``ties="all"``."""
@@ -177,19 +178,31 @@ class OneToOne:
     """Option: whether each row is in at most one pair."""
 
     matching: Matching = field(
-        default="all",
+        default=ALL_PAIRS,
         metadata=about(
             "all pairs, or each row in at most one pair, best pairs first (greedy)",
             choices=get_args(Matching),
         ),
     )
 
-    def check_matching(self, how: str) -> None:
-        """Raise an error for joins whose result has no pairs."""
+    def is_greedy(self, how: str = INNER) -> bool:
+        """Return whether pairs are matched. Raise an error for joins whose result has no
+        pairs.
+        """
         if self.matching == GREEDY and how in (SEMI, ANTI):
             raise OptionError(
                 f"how={how!r} is not allowed with matching={GREEDY!r}. Use "
                 f"how={LEFT!r}, and select the rows whose 'right' is missing or not."
+            )
+        return self.matching == GREEDY
+
+    def check_all_pairs(self) -> None:
+        """Raise an error for plans of one table, or of nearest rows."""
+        check_choice("matching", self.matching, get_args(Matching))
+        if self.matching == GREEDY:
+            raise OptionError(
+                f"matching={shown(self.matching)} is for joins of two tables within a "
+                "distance; leave it out."
             )
 
 
@@ -214,11 +227,12 @@ class JoinRequest(TwoTableOptions, Conditions, MayLose, WithUnit, OneToOne):
         """Check the request for these two frames; return the options of the join."""
         check_how(self.how)
         spec = keeping(self, resolve_two(self, left, right, self.eps), left, right)
-        self.check_matching(self.how)
+        greedy = self.is_greedy(self.how)
         if self.how in (SEMI, ANTI):
             return bare(spec)
-        if self.how in (RIGHT, OUTER) and self.matching != GREEDY:
+        if self.how in (RIGHT, OUTER) and not greedy:
             self._check_both_directions(spec)
+        spec = replace(spec, result=spec.result._replace(matching=greedy))
         return with_unit(spec, self.distance_unit, self.eps)
 
     def _check_both_directions(self, spec: JoinSpec) -> None:
@@ -539,7 +553,7 @@ class PlannedKnnJoinRequest(KnnJoinRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanRequest(TwoTableOptions, Conditions, MayLose, WithUnit):
+class PlanRequest(TwoTableOptions, Conditions, MayLose, WithUnit, OneToOne):
     """Request for the plan of a self-join, a join of two tables, or a nearest-neighbor
     join.
     """
@@ -565,6 +579,7 @@ class PlanRequest(TwoTableOptions, Conditions, MayLose, WithUnit):
     def planned(self) -> SelfJoinRequest | JoinRequest | PlannedKnnJoinRequest:
         """Return the request of the join to plan."""
         if self.k is not None:
+            self.check_all_pairs()
             return PlannedKnnJoinRequest(
                 **self._shared(PlannedKnnJoinRequest) | {"max_distance": self.eps}
             )
@@ -573,6 +588,7 @@ class PlanRequest(TwoTableOptions, Conditions, MayLose, WithUnit):
         if self.other is not None:
             return JoinRequest(**self._shared(JoinRequest))
         check_one_table(self)
+        self.check_all_pairs()
         return SelfJoinRequest(**self._shared(SelfJoinRequest))
 
     def _shared(self, kind: type[MetricRequest]) -> dict[str, Any]:

@@ -94,6 +94,7 @@ class ResultOptions(NamedTuple):
     pairs: str = "unique"
     include_self: bool = False
     distance: bool = False
+    matching: bool = False  # whether each row is in at most one pair
     # the unit of returned distances; None: the unit of the metric
     unit: DistanceUnit | None = None
 
@@ -168,6 +169,11 @@ class RowSpec:
         requested.
         """
         raise NotImplementedError
+
+    @property
+    def matching(self) -> bool:
+        """Whether each row is in at most one pair of the result."""
+        return False
 
     def ranked(self, position: str | None) -> Self:
         """Return the options of the join whose pairs are matched one to one. Its result
@@ -396,6 +402,10 @@ class JoinSpec(RowSpec):
     def score(self) -> str | None:
         """Name of the result column with distances; None if it was not requested."""
         return "distance" if self.result.distance else None
+
+    @property
+    def matching(self) -> bool:
+        return self.result.matching
 
     def ranked(self, position: str | None) -> JoinSpec:
         changes: dict[str, Any] = {

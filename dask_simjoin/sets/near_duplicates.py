@@ -152,8 +152,8 @@ def check_pairs(free: int | None, request: str, *numbers: int) -> None:
     """
     check_at_once(
         free,
-        sum(numbers),
-        ROW_BYTES,
+        f"{sum(numbers):,}",
+        sum(numbers) * ROW_BYTES,
         f"grouping='greedy' needs all pairs of distinct values at once: {request}",
         "grouping='connected', which does not hold all pairs, or a stricter limit.",
         [Remedy({"grouping": "connected"})],

@@ -18,6 +18,7 @@ from dask_simjoin.planning.budget import Cause
 from dask_simjoin.planning.checks import (
     check_blocks,
     check_chunks,
+    check_matching,
     check_outputs,
     check_result,
     check_rows,
@@ -418,6 +419,8 @@ def make_set_plan(
         cause = Cause.of(spec, len(sides) > 1)
         check_outputs(float(slices.sum()), limits, cause)
         check_result(found.total_low, pair_bytes, limits, cause, found.counted)
+        if spec.matching:
+            check_matching(limits.room, cause, found.total_low, found.counted)
     for side in sides:
         check_chunks(
             side.rows,

@@ -89,6 +89,7 @@ class ValueSpec(RowSpec):
     # for best matches only: which of several equally similar rows are returned, as
     # `ties` of `BestMatch`; None: all matches
     best: str | None = None
+    matching: bool = False
 
     def ranked(self, position: str | None) -> Any:
         found: Any = self
@@ -363,6 +364,7 @@ def planned(request: Any, one_table: type[Any], two_tables: type[Any]) -> Any:
     """
     if request.other is None:
         check_one_table(request)
+        request.check_all_pairs()
     kind = one_table if request.other is None else two_tables
     own = {option.name for option in fields(request)}
     return kind(
@@ -518,15 +520,17 @@ class BestMatch(OneToOne):
         """Set the option in a spec. Raise an error for options that exclude each
         other.
         """
-        self.check_matching(how)
+        found: Any = spec
+        greedy = self.is_greedy(how)
         if not check_flag("best", self.best):
             if self.ties != "first":
                 raise OptionError(
                     f"ties={self.ties!r} needs best=True, which returns the most "
                     "similar rows. Without it, all pairs are in the result."
                 )
-            return spec
-        if self.matching == GREEDY:
+            matched: Spec = replace(found, matching=greedy)
+            return matched
+        if greedy:
             raise OptionError(
                 f"best=True is not allowed with matching={GREEDY!r}; leave out one of "
                 "them."
@@ -538,7 +542,6 @@ class BestMatch(OneToOne):
                 else f"Use how={LEFT!r}, or swap the tables"
             )
             raise OptionError(f"best=True is not allowed with how={how!r}. {remedy}.")
-        found: Any = spec
         resolved: Spec = replace(found, best=self.ties)
         return resolved
 
@@ -568,7 +571,7 @@ class SetJoinRequest(TwoSetTables, BestMatch):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetPlanRequest(TwoSetTables):
+class SetPlanRequest(TwoSetTables, OneToOne):
     """Asks for the plan of a self-join of sets, or of a join of two tables."""
 
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)

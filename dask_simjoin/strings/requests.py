@@ -24,7 +24,15 @@ from dask_simjoin.request.clusters import OneStays, check_kept_row, with_represe
 from dask_simjoin.request.columns import groups_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import IdsOfTwo, Kept, RowIds, Threaded, Within, about
-from dask_simjoin.request.requests import ANTI, HOW, HOW_HELP, SEMI, How, check_how
+from dask_simjoin.request.requests import (
+    ANTI,
+    HOW,
+    HOW_HELP,
+    SEMI,
+    How,
+    OneToOne,
+    check_how,
+)
 from dask_simjoin.request.resolve import check_choices, check_flag, keeping
 from dask_simjoin.request.spec import bare
 from dask_simjoin.sets.columns import OBJECTS, TEXTS, content_of
@@ -392,7 +400,7 @@ class EditJoinRequest(TwoTextTables, BestMatch):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EditPlanRequest(TwoTextTables):
+class EditPlanRequest(TwoTextTables, OneToOne):
     """Asks for the plan of a join by edit distance, of one table with itself or of two
     tables.
     """

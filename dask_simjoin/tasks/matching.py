@@ -19,30 +19,13 @@ from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Cause
-from dask_simjoin.planning.checks import check_at_once
+from dask_simjoin.planning.checks import check_matching
 from dask_simjoin.tasks.closest import NO_PAIRS, RowPairs
 
-MATCH_BYTES = 64
-"""Memory for each pair: two row numbers and the total, their copies while the pairs of
-several tasks are joined, and the order.
-"""
 
-
-def check_matching(free: int | None, cause: Cause, *numbers: int) -> None:
-    """Raise an error if all pairs do not fit in the memory of one task. `free`: bytes;
-    None: no limit.
-    """
-    mutual = (
-        ", or knn_join(other, 1, mutual=True), which returns only pairs of rows that are "
-        "nearest to each other"
-    )
-    check_at_once(
-        free,
-        sum(numbers),
-        MATCH_BYTES,
-        f"matching='greedy' needs all pairs at once: {cause.option}",
-        f"{cause.smaller}{'' if cause.kind else mutual}.",
-    )
+def check_numbers(free: int | None, cause: Cause, *numbers: int) -> None:
+    """Call `check_matching` for the numbers of pairs of several tasks."""
+    check_matching(free, cause, sum(numbers))
 
 
 def greedy(pairs: RowPairs) -> RowPairs:

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.planning.budget import Cause
+from dask_simjoin.planning.checks import check_matching
 from dask_simjoin.tasks.closest import RowPairs
-from dask_simjoin.tasks.matching import check_matching, greedy, greedy_of_frames
+from dask_simjoin.tasks.matching import check_numbers, greedy, greedy_of_frames
 from tests.support.profiles import examples
 
 
@@ -76,9 +77,13 @@ def test_pairs_are_taken_by_ascending_distance(pairs, data):
 
 def test_pairs_that_do_not_fit_are_refused():
     cause = Cause("eps=1", two=True)
-    check_matching(None, cause, 10**12)
-    check_matching(128, cause, 1, 1)
+    check_numbers(None, cause, 10**12)
+    check_numbers(128, cause, 1, 1)
     with pytest.raises(BudgetError, match=r"needs all pairs at once: eps=1 gives 3, "):
-        check_matching(128, cause, 1, 2)
+        check_numbers(128, cause, 1, 2)
+    with pytest.raises(
+        BudgetError, match=r"eps=1 gives an estimated .* or more, which"
+    ):
+        check_matching(128, cause, 1e6, counted=False)
     with pytest.raises(BudgetError, match=r"Use a larger threshold\.$"):
-        check_matching(128, Cause("threshold=0.5", kind="set_"), 3)
+        check_numbers(128, Cause("threshold=0.5", kind="set_"), 3)
