@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import Parameter
 from typing import (
     TYPE_CHECKING,
@@ -82,18 +82,7 @@ def verb(
             if other is not None:
                 given["other"] = as_frame(other, "other")
             check_threads(given.get("threads"), rows, given.get("other"))
-            added: list[str] = []
-            if "metric" in known:
-                rows, given, added = with_points(rows, given, "distance_unit" in known)
-            if "by" in known:
-                rows, given, codes = with_groups(
-                    rows, given, getattr(request, "groups_need_bound", True)
-                )
-                added = added + codes
-            if "within" in known:
-                radii = getattr(request, "radii", False)
-                rows, given, columns = with_gates(rows, given, radii)
-                added = added + columns
+            rows, given, added = with_added(rows, given, request, known)
             begin = time.perf_counter()
             with pooled(library(rows)):
                 made_of = function(rows, request(**given))  # type: ignore[call-arg]
@@ -119,6 +108,28 @@ def verb(
         return called
 
     return decorate
+
+
+def with_added(
+    rows: Frame, given: dict[str, Any], request: Any, known: Collection[str]
+) -> tuple[Frame, dict[str, Any], list[str]]:
+    """Add the columns that options need: coordinates of points, numbers of groups, and
+    words of gates.
+
+    Return the frame, the adapted options, and the names of the added columns. `known`:
+    the options of the request.
+    """
+    added: list[str] = []
+    if "metric" in known:
+        rows, given, added = with_points(rows, given, "distance_unit" in known)
+    if "by" in known:
+        needs_bound = getattr(request, "groups_need_bound", True)
+        rows, given, codes = with_groups(rows, given, needs_bound)
+        added = added + codes
+    if "within" in known:
+        rows, given, columns = with_gates(rows, given, getattr(request, "radii", False))
+        added = added + columns
+    return rows, given, added
 
 
 def as_method(function: Callable[..., Any]) -> Callable[..., Any]:

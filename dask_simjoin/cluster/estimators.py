@@ -7,12 +7,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, overload
 
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.calls.decorators import with_added
 from dask_simjoin.calls.examples import series_example
 from dask_simjoin.calls.inputs import Points as GeoPoints
 from dask_simjoin.calls.inputs import (
@@ -21,7 +22,6 @@ from dask_simjoin.calls.inputs import (
     is_dask_array,
     masked_rows,
     points_of,
-    with_points,
 )
 from dask_simjoin.calls.tables import table_of
 from dask_simjoin.cluster import verbs
@@ -185,17 +185,18 @@ class PointsEstimator(BaseEstimator):
         """
         given = points_frame(X)
         self._points = points_of(given, getattr(self, "on", None))
-        has_unit = "distance_unit" in inspect.signature(kind).parameters
         options = self._options(kind) | more
         options["threads"] = table_of(given).own_threads(options["threads"])
-        frame, options, _ = with_points(given, options, has_unit)
+        known = inspect.signature(kind).parameters
+        frame, options, _ = with_added(given, options, kind, known)
         request = kind(**options)
         spec: JoinSpec = request.spec(example_of(frame))
-        self.n_features_in_ = len(spec.on)
+        columns = list(dict.fromkeys([*spec.named, *spec.conditions]))
+        self.n_features_in_ = len(columns)
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        if frame_like(X) and all(isinstance(name, str) for name in spec.on):
-            self.feature_names_in_ = np.array(spec.on, object)
+        if frame_like(X) and all(isinstance(name, str) for name in columns):
+            self.feature_names_in_ = np.array(columns, object)
         return frame, options, request
 
     def _queries(self, X: Points, columns: list[Hashable]) -> Frame:
@@ -434,6 +435,9 @@ class DBSCAN(Clustering):
         array has latitudes and longitudes in degrees, and `eps` is in meters. The
         default metric is "euclidean", and "haversine" for longitudes and latitudes of a
         GeoDataFrame.
+    by, within, different, box
+        As in `SimJoinAccessor.dbscan`. The columns of an array are named 0, 1, 2, and
+        so on. With ``within={2: 0.5}``, the third column has a tolerance.
     algorithm, leaf_size
         Accepted for compatibility with scikit-learn, and ignored.
     n_jobs : int, optional
@@ -474,6 +478,10 @@ class DBSCAN(Clustering):
         metric: MetricName | None = None,
         p: float = 2,
         on: Columns = None,
+        by: Columns = None,
+        within: Mapping[Hashable, Any] | None = None,
+        different: Columns = None,
+        box: float | Sequence[float | None] | Mapping[Hashable, float] | None = None,
         dropna: bool = False,
         method: Method = "auto",
         partitioning: Partitioning = "auto",
@@ -489,6 +497,7 @@ class DBSCAN(Clustering):
             p,
             on,
         )
+        self.by, self.within, self.different, self.box = by, within, different, box
         self.dropna, self.method, self.partitioning, self.blocksize = (
             dropna,
             method,
@@ -553,7 +562,7 @@ class OPTICS(Clustering):
         As in `SimJoinAccessor.optics`. "edges" gives exactly the order of scikit-learn,
         for the Euclidean metric only. "forest" needs less memory, works with any
         metric, and gives another order.
-    on, metric, p, dropna, method, partitioning, blocksize
+    on, by, metric, p, dropna, method, partitioning, blocksize
         As in `SimJoinAccessor.optics`; `on` is for frames only. The default metric is
         as for `DBSCAN`.
     algorithm, leaf_size
@@ -607,6 +616,7 @@ class OPTICS(Clustering):
         metric: MetricName | None = None,
         p: float = 2,
         on: Columns = None,
+        by: Columns = None,
         dropna: bool = False,
         method: Method = "auto",
         partitioning: Partitioning = "auto",
@@ -618,7 +628,7 @@ class OPTICS(Clustering):
         self.max_eps, self.min_samples, self.eps = max_eps, min_samples, eps
         self.cluster_method = cluster_method
         self.xi, self.min_cluster_size, self.mode = xi, min_cluster_size, mode
-        self.metric, self.p = metric, p
+        self.metric, self.p, self.by = metric, p, by
         self.predecessor_correction, self.on, self.dropna = (
             predecessor_correction,
             on,

@@ -40,7 +40,7 @@ def kept_points(
     spec = request.spec(example_of(frame))
     kept = kept_rows(frame, spec)
     rows = frame if kept is None else frame[kept]
-    return rows[list(spec.on) if columns is None else columns]
+    return rows[list(spec.named) if columns is None else columns]
 
 
 def kept_positions(
