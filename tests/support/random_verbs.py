@@ -142,6 +142,21 @@ def picked(frame: pd.DataFrame, used: np.ndarray, rows: Any, name: Any) -> list[
     return frame[name][used].iloc[rows].tolist()
 
 
+def kept_names(keep: Any) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the kept columns of left rows and of right rows: name in the result ->
+    column.
+    """
+    sides = keep if isinstance(keep, dict) else {"left": keep, "right": keep}
+    left, right = (
+        [] if names is None else [names] if isinstance(names, str) else names
+        for names in (sides.get("left"), sides.get("right"))
+    )
+    return (
+        {f"{name}_left" if name in right else name: name for name in left},
+        {f"{name}_right" if name in left else name: name for name in right},
+    )
+
+
 NO_CLUSTER = {"label": -1, "probability": 0.0, "outlier_score": math.nan}
 NO_ORDER = {
     "ordering": -1,
@@ -245,7 +260,12 @@ class Verbs:
     def keeping(self, two: bool) -> dict[str, Any]:
         """Draw the kept columns."""
         keep = self.draw.one(
-            "keep", [None, None, ["s"], ["g", "s"], "key", ["r", "key"]]
+            "keep",
+            [
+                *(None, None, ["s"], ["g", "s"], "key", ["r", "key"]),
+                {"left": ["s", "g"], "right": "g"},
+                {"right": ["r", "key"]},
+            ],
         )
         return {"keep": keep} if keep is not None else {}
 
@@ -265,12 +285,11 @@ class Verbs:
         }
         if distance:
             columns["distance"] = self.away(one, other)[i, j]
-        keep = how.get("keep")
-        keep = [] if keep is None else [keep] if isinstance(keep, str) else keep
-        for suffix, side, rows in (("_left", one, i), ("_right", other, j)):
+        sides = (one, i), (other, j)
+        for names, (side, rows) in zip(kept_names(how.get("keep")), sides, strict=True):
             columns |= {
-                f"{name}{suffix}": picked(side.frame, side.used, rows, name)
-                for name in keep
+                called: picked(side.frame, side.used, rows, name)
+                for called, name in names.items()
             }
         return pd.DataFrame(columns)
 
@@ -349,11 +368,12 @@ class Verbs:
         side = self.one if which == "left" else self.other
         every = len(hit) == len(side.frame)
         alone = np.flatnonzero(~(hit if every else of_all_rows(hit, side.used, False)))
-        names = self.every_name(side)
-        own = {which: [names[k] for k in alone.tolist()]}
-        keep = [] if keep is None else [keep] if isinstance(keep, str) else keep
+        ids = self.every_name(side)
+        own = {which: [ids[k] for k in alone.tolist()]}
+        names = kept_names(keep)[which == "right"]
         own |= {
-            f"{name}_{which}": side.frame[name].iloc[alone].tolist() for name in keep
+            called: side.frame[name].iloc[alone].tolist()
+            for called, name in names.items()
         }
         if not len(alone):
             return pairs
@@ -387,12 +407,11 @@ class Verbs:
             "rank": rank,
             "distance": self.away(one, other)[i, j],
         }
-        keep = how.get("keep")
-        keep = [] if keep is None else [keep] if isinstance(keep, str) else keep
-        for suffix, side, rows in (("_left", one, i), ("_right", other, j)):
+        sides = (one, i), (other, j)
+        for names, (side, rows) in zip(kept_names(how.get("keep")), sides, strict=True):
             columns |= {
-                f"{name}{suffix}": picked(side.frame, side.used, rows, name)
-                for name in keep
+                called: picked(side.frame, side.used, rows, name)
+                for called, name in names.items()
             }
         way = draw.one("how", ["inner", "inner", "left", "leftanti"])
         if way == "leftanti":
@@ -454,9 +473,18 @@ class Verbs:
         eps, radii = self.radius()
         if radii is None and self.draw.chance("several", 0.3):
             return self.several_counts()
-        lazy = self.one.lazy.simjoin.neighbor_counts(eps, **self.how, **self.engine())
-        near = self.near(self.one, self.one, radii)
-        return Want("aligned", lazy, self.series(near.sum(1) - 1, "neighbors", 0))
+        other, more = self.counted()
+        lazy = self.one.lazy.simjoin.neighbor_counts(
+            eps, **more, **self.how, **self.engine()
+        )
+        counts = self.near(self.one, other, radii).sum(1) - (not more)
+        return Want("aligned", lazy, self.series(counts, "neighbors", 0))
+
+    def counted(self) -> tuple[Side, dict[str, Any]]:
+        """Draw the table whose rows are counted, and the option that names it."""
+        if self.draw.chance("other", 0.35):
+            return self.other, {"other": self.other.lazy}
+        return self.one, {}
 
     def several(self) -> list[float]:
         """Draw some distances in no order."""
@@ -466,11 +494,15 @@ class Verbs:
         )
 
     def several_counts(self) -> Want:
-        eps = self.several()
-        lazy = self.one.lazy.simjoin.neighbor_counts(eps, **self.how, **self.engine())
-        one = self.one
+        eps, one = self.several(), self.one
+        other, more = self.counted()
+        lazy = one.lazy.simjoin.neighbor_counts(
+            eps, **more, **self.how, **self.engine()
+        )
         values = {
-            each: of_all_rows(self.near(one, one, each).sum(1) - 1, one.used, 0)
+            each: of_all_rows(
+                self.near(one, other, each).sum(1) - (not more), one.used, 0
+            )
             for each in eps
         }
         return Want("aligned", lazy, pd.DataFrame(values, one.frame.index))
