@@ -154,7 +154,8 @@ def tasks_of(verb: str, limits: Limits, rows: int) -> dict[str, Any]:
         ordered = time.process_time()
     plan = plans[0]
     # without the rows, and without aliases of them that no task needs
-    needed = cull(graph, expr.__dask_keys__())[0].keys() - ddf.expr.operand("layer")
+    before = cull(graph, expr.__dask_keys__())[1]
+    needed = before.keys() - ddf.expr.operand("layer")
     steps = Counter(key_split(key) for key in needed)
     return {
         "verb": verb,
@@ -164,7 +165,7 @@ def tasks_of(verb: str, limits: Limits, rows: int) -> dict[str, Any]:
         "chunks": f"{len(plan.chunks)} {plan.chunks.kind}",
         "shuffle": plan.chunks.method,
         "tasks": len(needed),
-        "edges": sum(len(graph[key].dependencies) for key in needed),
+        "edges": sum(len(set(before[key])) for key in needed),
         "bytes": sent,
         "planning": round(lowered - began, 3),
         "pickling": round(pickled - lowered, 3),

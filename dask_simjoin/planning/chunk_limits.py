@@ -162,17 +162,22 @@ def room_for_one(limits: Limits) -> float | None:
 
 
 def check_one(one: OneChunk, limits: Limits) -> None:
-    """Refuse a requested single chunk of all rows if it does not fit in a worker's
-    memory with its tree.
+    """Refuse a single chunk of all rows if it does not fit in a worker's memory with its
+    tree: the user requested it, or there are few rows.
     """
+    remedies, advice = [], "Use a smaller blocksize=, or workers with more memory."
+    if limits.chosen:
+        remedies = [Remedy({"blocksize": None})]
+        advice = (
+            "Leave out blocksize=, use a smaller blocksize=, or use workers with more "
+            "memory."
+        )
     if limits.cluster and one.room is not None and one.need > one.room:
         raise BudgetError(
             f"One chunk of all rows ({limits.origin}) takes about "
             f"{size_text(one.need, one.room)} with its "
-            f"tree, and the smallest worker has {size_text(one.room)} for it. "
-            "Leave out blocksize=, "
-            "use a smaller blocksize=, or use workers with more memory.",
-            remedies=[Remedy({"blocksize": None})],
+            f"tree, and the smallest worker has {size_text(one.room)} for it. {advice}",
+            remedies=remedies,
         )
 
 

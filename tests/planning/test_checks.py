@@ -339,17 +339,60 @@ def follow(case, verb, options, config, npartitions, before):
     )
 
 
+def pretend(monkeypatch, have):
+    """Plan for a cluster, and compute without one."""
+    for module in (planner, set_graph, trees, optics, components, set_graph, pairs):
+        monkeypatch.setattr(module, "limits_for", lambda library: have)
+    monkeypatch.setattr(
+        planner, "shuffle_method", lambda *_: "p2p" if have.cluster else "tasks"
+    )
+    monkeypatch.setattr("dask_simjoin.graph.lazy_join.check_shuffle", lambda *_: None)
+
+
+NEAR = {"eps": 0.01, **ON}
+SIMILAR = {"threshold": 0.4, **WORDS}
+CALLS = {
+    "self_join": NEAR,
+    "join": NEAR,
+    "count_pairs": NEAR,
+    "neighbor_counts": NEAR,
+    "neighbor_graph": NEAR,
+    "near_duplicated": NEAR,
+    "dbscan": {"min_samples": 5, **NEAR},
+    "knn_join": {"k": 3, **ON},
+    "k_distances": {"k": 3, **ON},
+    "closest_pairs": {"n": 10, **ON},
+    "spanning_tree": ON,
+    "hdbscan": {"min_cluster_size": 20, **ON},
+    "optics": {"max_eps": 0.1, "min_samples": 5, **ON},
+    "set_self_join": SIMILAR,
+    "set_near_duplicated": SIMILAR,
+    "count_set_pairs": SIMILAR,
+    "set_neighbor_counts": SIMILAR,
+    "edit_self_join": {"k": 1, "on": "s"},
+}
+
+
+@pytest.mark.parametrize("memory", [1e3, 1e5])
+@pytest.mark.parametrize("verb", CALLS)
+def test_workers_far_too_small_are_refused(monkeypatch, verb, memory):
+    """The message says what to do, and no advice is about an option that is not given."""
+    pretend(monkeypatch, workers(200 * memory, memory))
+    with (
+        dask.config.set({"scheduler": "sync"}),
+        pytest.raises(BudgetError, match=r"\. Use .*(workers|memory)") as caught,
+    ):
+        call(Case(verb, CALLS[verb]), verb, CALLS[verb], None)
+    assert "Leave out" not in str(caught.value)
+    for remedy in caught.value.remedies:
+        assert all(str(value) in str(caught.value) for value in remedy.options.values())
+
+
 @pytest.mark.filterwarnings("ignore::dask_simjoin.errors.UnitsWarning")
 @pytest.mark.parametrize("name", CASES)
 def test_remedies_are_tried(monkeypatch, name, record_property):
     case = CASES[name]
-    for module in (planner, set_graph, trees, optics, components, set_graph, pairs):
-        monkeypatch.setattr(module, "limits_for", lambda library: case.have)
-    # planned for a cluster, and computed without one
-    monkeypatch.setattr(
-        planner, "shuffle_method", lambda *_: "p2p" if case.have.cluster else "tasks"
-    )
-    monkeypatch.setattr("dask_simjoin.graph.lazy_join.check_shuffle", lambda *_: None)
+    pretend(monkeypatch, case.have)
     for (module, constant), value in case.constants.items():
         monkeypatch.setattr(module, constant, value)
     with dask.config.set({**case.config, "scheduler": "sync"}):
