@@ -4,6 +4,14 @@ index and join.
 All tools run in this process, on one core, in turn: what disturbs one run disturbs all
 tools alike. Variants of a peer are tried on a tenth of the points, and the fastest one
 is measured.
+
+With `--best`, the most similar name of each misspelled name is found by `edit_join` with
+`best=True`, and by `process.extractOne` of RapidFuzz with `score_cutoff`, which compares
+it with all names. Both return the first one of equally similar names.
+
+With `--matching`, rows of both tables are matched one to one, by `matching="greedy"`
+and by what users do without it: SciPy finds all pairs, NumPy sorts them, and a loop takes
+each pair whose rows are free.
 """
 
 from __future__ import annotations
@@ -32,6 +40,7 @@ import numpy as np
 import pandas as pd
 
 import dask_simjoin  # noqa: F401
+from benchmarks.cpu.strings import PLACES, names, with_errors
 from benchmarks.harness.ours import VERSION
 from benchmarks.harness.points import SEED, Maker, _clusters, _exponential, _uniform
 from benchmarks.harness.report import environment, write
@@ -154,6 +163,90 @@ def _faiss(rows: int) -> Join:
     return join
 
 
+def _matched(x: np.ndarray, y: np.ndarray, eps: float) -> list[tuple[int, int]]:
+    left, right = (pd.DataFrame(points, copy=False) for points in (x, y))
+    found = left.simjoin.join(right, eps, matching="greedy")
+    return list(zip(found["left"].tolist(), found["right"].tolist(), strict=True))
+
+
+def _matched_by_loop(x: np.ndarray, y: np.ndarray, eps: float) -> list[tuple[int, int]]:
+    from scipy.spatial import cKDTree
+
+    trees = (cKDTree(z, balanced_tree=False, compact_nodes=False) for z in (x, y))
+    every = next(trees).sparse_distance_matrix(next(trees), eps, output_type="ndarray")
+    every = every[np.lexsort((every["j"], every["i"], every["v"]))]
+    free = [True] * len(x), [True] * len(y)
+    found = []
+    for i, j in zip(every["i"].tolist(), every["j"].tolist(), strict=True):
+        if free[0][i] and free[1][j]:
+            free[0][i] = free[1][j] = False
+            found.append((i, j))
+    return found
+
+
+MATCHING = {"greedy": _matched, "SciPy, sort, loop": _matched_by_loop}
+
+
+def measure_matching(name_of_row: str, repeat: int) -> dict[str, Any]:
+    """Return medians of one-to-one matching, whose pairs must be equal."""
+    row = ROWS[name_of_row]
+    sides = row.points()
+    matches, tools = measured(MATCHING, (*sides, row.eps), repeat)
+    sizes = {"left": row.left, "right": row.right, "dims": row.dims, "eps": row.eps}
+    found = {"matches": matches, "pairs": _verb(*sides, row.eps)}
+    return sizes | found | {"tools": tools}
+
+
+BEST = ((1_000, 20_000, 2), (1_000, 20_000, 5), (1_000, 199_116, 2))
+"""Misspelled names, names, and distances."""
+
+
+def _best(queries: list[str], texts: list[str], k: int) -> list[tuple[int, int]]:
+    left, right = (pd.DataFrame({"text": side}) for side in (queries, texts))
+    found = left.simjoin.edit_join(right, "text", k, best=True)
+    return list(zip(found["left"].tolist(), found["right"].tolist(), strict=True))
+
+
+def _best_by_rapidfuzz(queries: list[str], texts: list[str], k: int) -> Any:
+    from rapidfuzz import process
+    from rapidfuzz.distance import Levenshtein
+
+    how = {"scorer": Levenshtein.distance, "score_cutoff": k}
+    best = (process.extractOne(query, texts, **how) for query in queries)
+    return [(row, found[2]) for row, found in enumerate(best) if found is not None]
+
+
+def measure_best(few: int, many: int, k: int, repeat: int) -> dict[str, Any]:
+    """Return medians of searches for the most similar text, whose pairs must be equal."""
+    texts = names(PLACES)[:many]
+    sides = with_errors(texts, few, 2), texts
+    calls = {"ours": _best, "RapidFuzz": _best_by_rapidfuzz}
+    matches, tools = measured(calls, (*sides, k), repeat)
+    sizes = {"left": few, "right": len(texts), "k": k, "matches": matches}
+    return sizes | {"tools": tools}
+
+
+def measured(
+    calls: dict[str, Callable[..., Any]], arguments: tuple[Any, ...], repeat: int
+) -> tuple[int, dict[str, Any]]:
+    """Return the number of pairs, and the CPU seconds of each tool. All tools must find
+    the same pairs.
+    """
+    first, *others = [call(*arguments) for call in calls.values()]
+    assert all(other == first for other in others), arguments[-1]
+    tools: dict[str, Any] = {name: {"seconds": []} for name in calls}
+    for _ in range(repeat):
+        for name, call in calls.items():
+            gc.collect()
+            began = time.process_time()
+            call(*arguments)
+            tools[name]["seconds"].append(round(time.process_time() - began, 4))
+    for tool in tools.values():
+        tool["median"] = statistics.median(tool["seconds"])
+        tool["least"] = min(tool["seconds"])
+    return len(first), tools
+
+
 @dataclass(frozen=True)
 class Peer:
     """A peer: its module with the reported version, its variants, and the rows where it
@@ -206,7 +299,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks cpu.two_tables", description=__doc__
     )
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--rows", nargs="*", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--best", action="store_true")
+    parser.add_argument("--matching", nargs="+", choices=ROWS, default=[])
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
     parser.add_argument(
         "--repeat", type=int, default=3, help="runs of each tool (default 3)"
@@ -294,6 +389,15 @@ def main() -> None:
     for name in options.rows:
         print(name, file=sys.stderr, flush=True)
         report["rows"][name] = measure(name, peers, options.repeat)
+    if options.best:
+        import rapidfuzz
+
+        report["environment"]["versions"]["rapidfuzz"] = rapidfuzz.__version__
+        report["best"] = [measure_best(*case, options.repeat) for case in BEST]
+    if options.matching:
+        report["matching"] = {
+            name: measure_matching(name, options.repeat) for name in options.matching
+        }
     write(report, options.output)
 
 

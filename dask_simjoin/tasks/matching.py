@@ -28,12 +28,30 @@ def check_numbers(free: int | None, cause: Cause, *numbers: int) -> None:
     check_matching(free, cause, sum(numbers))
 
 
+def pair_order(pairs: RowPairs) -> np.ndarray:
+    """Return the order by total, then by left row, then by right row (pairs,), int64.
+    NaN comes last.
+    """
+    left, right, total = pairs[:3]
+    # `lexsort` of all pairs takes nine times as long
+    total = np.where(np.isnan(total), np.inf, total)
+    order = np.argsort(total)
+    same = total[order[1:]] == total[order[:-1]]
+    if same.any():
+        tied = np.zeros(len(total), bool)
+        tied[1:] = same
+        tied[:-1] |= same
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((right[rows], left[rows], total[rows]))]
+    return order
+
+
 def greedy(pairs: RowPairs) -> RowPairs:
     """Return the pairs that are taken, in their order."""
-    left, right, total = pairs[:3]
+    left, right = pairs[:2]
     if not len(left):
         return pairs
-    order, chosen = np.lexsort((right, left, total)), np.empty(len(left), np.int64)
+    order, chosen = pair_order(pairs), np.empty(len(left), np.int64)
     taken = (np.zeros(int(side.max()) + 1, bool) for side in (left, right))
     number = host_kernels("matching").select(order, left, right, *taken, chosen)
     return pairs.take(chosen[:number])

@@ -10,7 +10,12 @@ from dask_simjoin.errors import BudgetError
 from dask_simjoin.planning.budget import Cause
 from dask_simjoin.planning.checks import check_matching
 from dask_simjoin.tasks.closest import RowPairs
-from dask_simjoin.tasks.matching import check_numbers, greedy, greedy_of_frames
+from dask_simjoin.tasks.matching import (
+    check_numbers,
+    greedy,
+    greedy_of_frames,
+    pair_order,
+)
 from tests.support.profiles import examples
 
 
@@ -73,6 +78,16 @@ def test_pairs_are_taken_by_ascending_distance(pairs, data):
     for pairs in (greedy_of_frames(*frames), greedy_of_frames(*similar)):
         for one, other in zip(pairs[:3], found[:3], strict=True):
             assert one.tolist() == other.tolist()
+
+
+@settings(max_examples=examples(100))
+@given(data=st.data(), pairs=PAIRS)
+def test_ties_are_in_the_order_of_rows(data, pairs):
+    left, right = (np.array([p[k] for p in pairs], np.int64) for k in (0, 1))
+    values = st.sampled_from([np.nan, -1.0, 0.0, -0.0, 1.0])
+    total = np.array([data.draw(values) for _ in pairs])
+    found = pair_order(RowPairs(left, right, total)).tolist()
+    assert found == np.lexsort((right, left, total)).tolist()
 
 
 def test_pairs_that_do_not_fit_are_refused():
