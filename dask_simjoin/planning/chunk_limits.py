@@ -163,7 +163,7 @@ def room_for_one(limits: Limits) -> float | None:
 
 def check_one(one: OneChunk, limits: Limits) -> None:
     """Refuse a single chunk of all rows if it does not fit in a worker's memory with its
-    tree: the user requested it, or there are few rows.
+    tree.
     """
     remedies, advice = [], "Use a smaller blocksize=, or workers with more memory."
     if limits.chosen:
