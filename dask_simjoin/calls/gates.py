@@ -72,6 +72,9 @@ UNLIKE_VALUES = functools.partial(framed, option="different")
 OPTIONS = ("within", "different", "box")
 """Options of joins whose candidates are decided by gates."""
 
+GATES = ("within=", "different=")
+"""Those of them that compare further columns, as messages show them."""
+
 
 class Scale(NamedTuple):
     """How the coordinate of a tolerance is scaled: see `gates.scale_for`."""
@@ -185,9 +188,12 @@ def check_served(examples: list[Frame], given: Mapping[str, Any], option: str) -
     """Raise an error for tables and options that do not support gates. `option`: see
     `_first_option`.
     """
-    if any(library(example) != HOME for example in examples):
+    searches = given.get("k") is not None
+    on_gpu = any(library(example) != HOME for example in examples)
+    if on_gpu and (searches or option in GATES):
+        what = "searches for nearest rows" if searches else "joins"
         raise OptionError(
-            f"{option} is for frames of pandas: joins on GPUs do not support it. "
+            f"{option} is for frames of pandas: {what} on GPUs do not support it. "
             "Convert the tables with ddf.to_backend('pandas'), or frame.to_pandas()."
         )
     if given.get("approximate"):

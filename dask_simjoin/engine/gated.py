@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from dask_simjoin.engine.protocols import Layout, MethodSearch
+from dask_simjoin.metrics.formulas import (
+    BRAY_CURTIS,
+    CANBERRA,
+    DIFFERENCES,
+    HAMMING,
+)
 from dask_simjoin.metrics.gates import Compared, Gates
-from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.metrics.norms import Array, Norm, add
 
 
 @dataclass(frozen=True)
@@ -60,3 +69,44 @@ class GatedSearch(MethodSearch):
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
         return f"{self.layout.in_words(names)}; rows search among their pairs"
+
+
+def columns_of_index(layout: GatedLayout, dims: int) -> tuple[int, int]:
+    """Return how many columns of points with `dims` columns are in the index, and how
+    many of these are coordinates of the metric.
+    """
+    indexed = dims - layout.gates.words - 2 * layout.compared.numbers
+    return indexed, indexed - len(layout.gates.within)
+
+
+def totals_of(left: Array, right: Array, compared: Compared, norm: Norm) -> Array:
+    """Return the totals (n,) of pairs of rows (n, d) in the columns that the metric
+    compares. Arrays are of NumPy or CuPy. Each operation rounds as in the kernel
+    `decide` of CPUs, so the totals are the same.
+    """
+    numbers, _, box, formula = compared
+    total: Array = left[:, 0] * 0.0
+    if formula == DIFFERENCES:
+        for k in range(left.shape[1]):
+            away = abs(left[:, k] - right[:, k])
+            if k < len(box) and box[k]:
+                away = np.minimum(away, box[k] - away)
+            total = add(total, away, norm)
+        return total
+    whole: Array = total + (0.0 if formula == BRAY_CURTIS else float(numbers))
+    with np.errstate(all="ignore"):
+        for k in range(numbers):
+            a, b = left[:, k], right[:, k]
+            if formula == HAMMING:
+                total = total + (a != b)
+            elif formula == CANBERRA:
+                size = abs(a) + abs(b)
+                total = total + np.where(size > 0, abs(a - b) / size, 0.0)
+            else:
+                total = total + abs(a - b)
+                whole = whole + (a + b)
+        if formula != CANBERRA:
+            total = np.where(whole > 0, total / whole, 0.0)
+    for k in range(numbers, left.shape[1]):  # groups
+        total = np.where(left[:, k] != right[:, k], math.inf, total)
+    return total

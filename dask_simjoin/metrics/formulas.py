@@ -38,7 +38,7 @@ def places(x: Array) -> Array:
     Equal numbers have equal places. Half of all places are near 0, and half are near 1,
     so that the places of many different numbers differ by almost 1.
     """
-    bits = np.ascontiguousarray(x + 0.0).view(np.uint64)  # 0.0 for -0.0
+    bits = (x + 0.0).view(np.uint64)  # 0.0 for -0.0
     mixed = (bits ^ (bits >> np.uint64(32))) * MULTIPLIER
     share = (mixed >> np.uint64(11)) * 2.0**-53
     found = np.where(share < 0.5, share / 4, 1 - (1 - share) / 4)
@@ -85,9 +85,9 @@ def bray_curtis_coordinates(x: Array) -> Array:
     They are the share of each number in the sum of its row, and half the logarithm of
     this sum.
     """
-    whole = np.zeros(len(x))
     with np.errstate(all="ignore"):
-        for k in range(x.shape[1]):
+        whole = x[:, 0] + 0.0  # 0.0 for -0.0
+        for k in range(1, x.shape[1]):
             whole += x[:, k]
         divisor = np.where(whole > 0, whole, 1.0)
         shares = x / divisor[:, None]

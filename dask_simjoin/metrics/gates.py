@@ -210,7 +210,7 @@ def log_tolerance(share: float) -> float:
 
 def words_of(values: Array) -> Array:
     """Convert values (n,), int64 or float64, to two columns of words (n, 2)."""
-    bits = np.ascontiguousarray(values).view(np.uint64)
+    bits = values.view(np.uint64)
     halves = bits >> np.uint64(32), bits & np.uint64(2**32 - 1)
     return np.stack([half * WORD_SCALE for half in halves], axis=1)
 
@@ -219,7 +219,7 @@ def values_of(words: Array) -> Array:
     """Convert columns of words (n, 2 * gates) to values (n, gates), int64."""
     halves = (words * (1 / WORD_SCALE)).astype(np.uint64)
     found = (halves[:, ::2] << np.uint64(32)) | halves[:, 1::2]
-    return np.ascontiguousarray(found).view(np.int64)
+    return found.copy(order="C").view(np.int64)
 
 
 def allows(rule: Gate, left: Array, right: Array) -> Array:

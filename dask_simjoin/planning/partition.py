@@ -335,7 +335,8 @@ def supports_narrow(spec: JoinSpec, dims: int) -> bool:
     """Return whether tables of a join with these options may have narrow points. Only
     tables on GPUs may.
     """
-    return spec.library == "cudf" and spec.radius is None and dims >= MIN_DIMS
+    plain = spec.radius is None and not spec.gated
+    return spec.library == "cudf" and plain and dims >= MIN_DIMS
 
 
 def narrow_points(

@@ -43,8 +43,18 @@ SETS = (
     "set_near_duplicated",
     "count_set_pairs",
 )
-BOXED = ("self_join", "join", "neighbor_counts", "count_pairs", "dbscan")
+BOXED = (
+    "self_join",
+    "join",
+    "neighbor_counts",
+    "count_pairs",
+    "dbscan",
+    "near_duplicated",
+)
 """Verbs that are also tried in periodic boxes."""
+
+RADII = ("self_join", "join", "neighbor_counts", "count_pairs")
+"""Verbs that are also tried with a distance for each row."""
 
 METRICS = [
     *["euclidean"] * 5,
@@ -56,6 +66,7 @@ METRICS = [
     "haversine",
     "canberra",
     "hamming",
+    "braycurtis",
 ]
 RELATIVE = {"haversine": 1e-12, "minkowski": 1e-12}
 """Largest relative difference of distances, where they are not equal to the last bit."""
@@ -101,9 +112,16 @@ def call_of(draw: Draw, case: int, seed: int) -> tuple[str, Any, Any, dict[str, 
     )
     if draw.chance("by", 0.2) and verb not in ("k_distances",):
         options["by"] = draw.one("of", ["g", "s", ["g", "r"]])
-    if verb in BOXED and metric == "euclidean" and draw.chance("box", 0.3):
-        options["box"] = {on[0]: 4.0}
-        eps = min(eps, 1.0)
+    if metric == "braycurtis":
+        left[on], right[on] = left[on].abs(), right[on].abs()
+    boxes = metric in ("euclidean", "manhattan", "chebyshev", "minkowski")
+    if verb in BOXED and boxes and draw.chance("box", 0.4):
+        closed = on[: draw.one("closed", [1, 2])]
+        options["box"] = dict.fromkeys(closed, 4.0)
+        for side in (left, right):
+            side[closed] %= 4.0
+    if verb in RADII and draw.chance("radii", 0.15):
+        eps = "r"
     if verb in ("self_join", "join", "neighbor_counts", "count_pairs", "dbscan"):
         options["eps"] = eps
     return (verb, left, right, options | own_options(draw, verb, eps))

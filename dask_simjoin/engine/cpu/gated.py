@@ -25,7 +25,7 @@ from dask_simjoin.engine.cpu.sinks import (
     Sink,
     places_of,
 )
-from dask_simjoin.engine.gated import GatedLayout, GatedSearch
+from dask_simjoin.engine.gated import GatedLayout, GatedSearch, columns_of_index
 from dask_simjoin.metrics.gates import TIMES, Gates, values_of, words_of
 from dask_simjoin.metrics.norms import Index
 
@@ -41,14 +41,6 @@ def rules_of(gates: Gates) -> kernels.Rules:
         np.array([rule.low for rule in gates.rules], np.float64),
         np.array([rule.high for rule in gates.rules], np.float64),
     )
-
-
-def columns_of_index(layout: GatedLayout, dims: int) -> tuple[int, int]:
-    """Return how many columns of points with `dims` columns are in the index, and how
-    many of these are coordinates of the metric.
-    """
-    indexed = dims - layout.gates.words - 2 * layout.compared.numbers
-    return indexed, indexed - len(layout.gates.within)
 
 
 def measured_points(

@@ -13,8 +13,10 @@ import numpy as np
 from dask_simjoin.catalog import Method, choose, options_of
 from dask_simjoin.engine.base import Counters, compared_ratio, method_module
 from dask_simjoin.engine.compat import count_up
+from dask_simjoin.engine.gated import GatedLayout
 from dask_simjoin.engine.gpu import load, nearest, tiles
 from dask_simjoin.engine.gpu import pairs as gpu_pairs
+from dask_simjoin.engine.gpu.gated import lower_to, method_for
 from dask_simjoin.engine.gpu.pairs import (
     LIBRARY,
     GpuLayout,
@@ -100,10 +102,10 @@ class GpuJoiner:
             return nearest.build(x, layout)
         # compiles in another thread while the index is built
         load.begin(finishing(layout, "name_pairs", x, labels=True))
-        return method_of(layout.method).build(x, layout)
+        return method_for(layout).build(x, layout)
 
     def points(self, index: Index, layout: GpuLayout) -> Array:
-        return index["y"]
+        return index["rows" if isinstance(layout, GatedLayout) else "y"]
 
     def pairs(
         self,
@@ -118,6 +120,7 @@ class GpuJoiner:
         kept: Kept | None = None,
     ) -> Pairs:
         return gpu_pairs.labelled_pairs(
+            method_for(layout),
             q,
             d,
             layout,
@@ -139,11 +142,14 @@ class GpuJoiner:
         rows: Rows | None = None,
     ) -> None:
         function = finish(layout, "measure_pairs", q["y"], labels=False)
-        for found in method_of(layout.method).batches(
+        for found in method_for(layout).batches(
             q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=2**24
         ):
             n = len(found.places)
-            if n:
+            if n and found.totals is not None:
+                left, right = found.places.T
+                visitor(q["order"][left], d["order"][right], found.totals)
+            elif n:
                 shown = (
                     cupy.empty(n, cupy.int32),
                     cupy.empty(n, cupy.int32),
@@ -167,6 +173,14 @@ class GpuJoiner:
         is_self_join: bool,
         rows: Rows | None = None,
     ) -> None:
+        if isinstance(layout, GatedLayout):
+
+            def link(left: Array, right: Array, totals: Array) -> None:
+                both = taking[0][left] & taking[1][right]
+                self.link(parent, left[both], right[both].astype(np.int64) + offset)
+
+            self.visit(q, d, layout, link, is_self_join=is_self_join, rows=rows)
+            return
         arguments = [*taking, parent, offset]
         wide = parent.dtype == cupy.int64
         method_of(layout.method).pass_to(
@@ -248,6 +262,16 @@ class GpuJoiner:
         is_self_join: bool,
         rows: Rows | None = None,
     ) -> None:
+        if isinstance(layout, GatedLayout):
+
+            def lower(left: Array, right: Array, totals: Array) -> None:
+                for side, (own, other) in enumerate(((left, right), (right, left))):
+                    label = labels[1 - side][other]
+                    open_rows = (labels[side][own] < 0) & (label >= 0)
+                    lower_to(low[side], own[open_rows], label[open_rows])
+
+            self.visit(q, d, layout, lower, is_self_join=is_self_join, rows=rows)
+            return
         method_of(layout.method).pass_to(
             Sink.LOWEST,
             q,
@@ -269,7 +293,7 @@ class GpuJoiner:
         rows: Rows | None = None,
     ) -> list[Array]:
         by_position = []
-        found = method_of(layout.method).count(
+        found = method_for(layout).count(
             q, d, layout, is_self_join=is_self_join, rows=rows
         )
         for side, count in zip((q, d), found, strict=False):
@@ -287,7 +311,7 @@ class GpuJoiner:
         is_self_join: bool,
         rows: Rows | None = None,
     ) -> Array:
-        found = method_of(layout.method).count(
+        found = method_for(layout).count(
             q, d, layout, is_self_join=is_self_join, both=False, rows=rows
         )[0]
         return found if rows is None else found[slice(*rows)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import Numbers, method_module
 from dask_simjoin.engine.compat import constants_of
+from dask_simjoin.engine.gated import GatedLayout
 from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.sources import Sink, norm_constant
 from dask_simjoin.engine.index.screen import JoinSample
@@ -72,6 +73,7 @@ class PairBatch:
     decided: int
     refused: int
     left: int = 0  # estimated number of pairs in later batches; 0 for the last batch
+    totals: Array | None = None  # (pairs,), if they are not those of the points
 
 
 class GpuLayout(Layout, Protocol):
@@ -217,14 +219,19 @@ def method_of(name: str) -> GpuMethod:
 
 
 def finishing(
-    layout: GpuLayout, function: str, y: Array | None = None, *, labels: bool
+    layout: GpuLayout | GatedLayout,
+    function: str,
+    y: Array | None = None,
+    *,
+    labels: bool,
 ) -> load.Program:
     """Return the program that compiles a function of `finish.cu`: see `load.Program`.
 
     `y`: points as indexes store them; None: float64. `labels`: whether the function
     writes labels instead of positions.
     """
-    constants = {"DIMS": layout.dims, "EXACT": True, "LABELS": labels} | norm_constant(
+    own: Any = layout.inner if isinstance(layout, GatedLayout) else layout
+    constants = {"DIMS": own.dims, "EXACT": True, "LABELS": labels} | norm_constant(
         layout.norm
     )
     return "finish", function, constants | ({} if y is None else constants_of(y))
@@ -237,6 +244,7 @@ def finish(layout: GpuLayout, function: str, y: Array, *, labels: bool) -> Any:
 
 
 def labelled_pairs(
+    method: GpuMethod,
     q: Index,
     d: Index,
     layout: GpuLayout,
@@ -264,15 +272,14 @@ def labelled_pairs(
     ]
     result, told = GrowingGpuColumns(dtypes), (0, 0)
     function = finish(layout, "name_pairs", q["y"], labels=labels is not None)
-    for found in method_of(layout.method).batches(
-        q, d, layout, is_self_join=is_self_join, rows=rows
-    ):
+    for found in method.batches(q, d, layout, is_self_join=is_self_join, rows=rows):
         n = len(found.places)
         left, right, *more = columns = result.add(n, found.left)
         away = None if distance is None else more.pop(0)
         if n:
             order = found.places, np.uint64(n), q["order"], d["order"]
-            total = np.uint64(0) if away is None else away
+            own_totals = away is not None and found.totals is None
+            total = away if own_totals else np.uint64(0)
             function(
                 *load.shape_of(n),
                 (
@@ -294,7 +301,7 @@ def labelled_pairs(
                     (*order, np.int32(is_self_join), table, np.int32(len(more))),
                 )
         if distance is not None:
-            columns[2][:] = distance(away)
+            columns[2][:] = distance(away if found.totals is None else found.totals)
         told = (found.decided, found.refused)
     whole = result.columns()
     away = whole[2] if distance is not None else None
