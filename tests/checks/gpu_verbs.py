@@ -132,7 +132,7 @@ def own_options(draw: Draw, verb: str, eps: float) -> dict[str, Any]:
     own: dict[str, Any] = {}
     if verb in ("self_join", "join", "closest_pairs", "knn_join"):
         own["id"] = draw.one("id", ["key", None])
-        own["keep"] = draw.one("keep", [None, "r", ["s", "g"]])
+        own["keep"] = draw.one("keep", [None, "r", ["s", "g"], {"left": "s"}])
     if verb == "self_join":
         own["return_distance"] = True
         own["pairs"] = draw.one("pairs", ["unique", "both"])
@@ -174,6 +174,8 @@ def set_options(draw: Draw, verb: str) -> dict[str, Any]:
         own["how"] = draw.one("how", ["inner", "left", "right", "outer"])
         if own["how"] in ("inner", "left") and draw.chance("best", 0.4):
             own["best"], own["ties"] = True, draw.one("ties", ["first", "all"])
+        elif own["how"] in ("inner", "left") and draw.chance("matching", 0.4):
+            own["matching"] = "greedy"
     return own
 
 
@@ -245,7 +247,7 @@ def run_case(seed: int, case: int, said: list[str]) -> str:
     draw = Draw(seed, case)
     draw.said = said
     verb, left, right, options = call_of(draw, case, seed)
-    if verb in ("knn_join", "closest_pairs"):
+    if verb in ("knn_join", "closest_pairs", "neighbor_counts"):
         options["two"] = draw.chance("two", 0.5)
     said.append(f"options={options}")
     how = draw.one("frames", ["cudf", "dask-1", "dask-3"])
