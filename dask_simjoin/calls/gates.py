@@ -73,7 +73,7 @@ OPTIONS = ("within", "different", "box")
 """Options of joins whose candidates are decided by gates."""
 
 GATES = ("within=", "different=")
-"""Those of them that compare further columns, as messages show them."""
+"""The options that compare further columns, as messages show them."""
 
 
 class Scale(NamedTuple):

@@ -20,10 +20,12 @@ from dask_simjoin.errors import (
     OptionError,
     SourceChangedError,
 )
+from tests.checks.gpu_verbs import run_case
 from tests.support.gpu_frames import computed, lay
 from tests.support.gpu_programs import join_programs
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import frame_of
+from tests.support.profiles import examples
 
 pytestmark = pytest.mark.gpu
 
@@ -290,3 +292,8 @@ def test_more_pairs_than_a_batch_and_an_output_hold(frame, monkeypatch):
         ]
     assert sum(sizes) == want
     assert len(sizes) > 8 and max(sizes) < 2 * 8 * 2**20 / 16
+
+
+@pytest.mark.parametrize("case", range(examples(300)))
+def test_random_options(case):
+    run_case(29, case, [])

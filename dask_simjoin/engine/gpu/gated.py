@@ -43,8 +43,8 @@ class GatedMethod:
     """See `GpuMethod`. `method`: finds the candidates.
 
     Layouts are of the class `GatedLayout`. An index is one of the method, with two more
-    entries: "rows" has all columns of the points, and "compared" the columns that the
-    metric compares. Both are float64 (n, columns), in index order.
+    entries, float64 (n, columns) in index order. "rows" has all columns of the points,
+    and "compared" has the columns that the metric compares.
     """
 
     method: GpuMethod

@@ -73,7 +73,7 @@ class PairBatch:
     decided: int
     refused: int
     left: int = 0  # estimated number of pairs in later batches; 0 for the last batch
-    totals: Array | None = None  # (pairs,), if they are not those of the points
+    totals: Array | None = None  # (pairs,); None: the points in "y" have them
 
 
 class GpuLayout(Layout, Protocol):
