@@ -291,7 +291,10 @@ NO_OPTIONS: dict[str, str] = {
     ),
     "sample_weight": "Only an estimator takes weights of rows: "
     "dask_simjoin.cluster.DBSCAN(eps).fit(frame, sample_weight=...)",
-    "w": "Multiply each column by w ** (1 / p) first",
+    **dict.fromkeys(
+        ("w", "weights", "feature_weights", "column_weights"),
+        "Multiply each column by w ** (1 / p) first",
+    ),
     "lower": "To ignore case, use tokenizer=dask_simjoin.sets.Words(lower=True)",
 }
 """Option that only other libraries have -> what to use instead."""

@@ -625,6 +625,7 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("edit_self_join", "ignore_case", "df['name'].str.casefold()"),
         ("dbscan", "sample_weight", "DBSCAN(eps).fit(frame, sample_weight=...)"),
         ("self_join", "w", "Multiply each column by w ** (1 / p) first"),
+        ("knn_join", "weights", "Multiply each column by w ** (1 / p) first"),
     ],
 )
 def test_what_there_is_in_place_of_an_option(verb, option, remedy):
