@@ -198,7 +198,9 @@ def shared_out(
     unequal work.
     """
     number = max(1, min(threads, n // (MIN_PART if min_items is None else min_items)))
-    parts = number * turns if number > 1 else 1
+    if number == 1:
+        return [work(0, n)]
+    parts = number * turns
     cuts = [min(round(n * k / parts / grain) * grain, n) for k in range(parts)]
     ranges = [(a, b) for a, b in itertools.pairwise([*cuts, n]) if b > a] or [(0, n)]
     return together([functools.partial(work, *part) for part in ranges], number)

@@ -217,7 +217,10 @@ def make_plan(
     if output.k is None:
         return _make_plan(statistics, output, machine, is_shown)
     statistics.check_search(output)
-    return _make_plan(*neighbor_query(statistics, output), machine, is_shown)
+    # the guess chooses regions, and the expected seconds of a plan that is shown
+    is_guessed = is_shown or not machine.plain or statistics.spec.gated
+    query = neighbor_query(statistics, output, is_guessed)
+    return _make_plan(*query, machine, is_shown)
 
 
 def _make_plan(
@@ -349,8 +352,10 @@ def _costs(
     method = layout.method if output.k is None else DENSE
     # the cost of a sweep does not depend on near tiles
     swept = method == "sweep" and not limits.gpu
-    # a plain frame on a GPU is joined in one way, and often in less time than this takes
-    is_known = limits.plain and limits.gpu and not is_shown
+    # a plain frame is searched in one way, and joined in one way on a GPU, often in less
+    # time than this takes
+    in_one_way = limits.gpu or output.k is not None
+    is_known = limits.plain and in_one_way and not is_shown
     near = (1.0, 1.0) if swept or is_known else statistics.near()
     return Costs(
         method,

@@ -52,10 +52,10 @@ PER_NEEDED = 8
 
 
 def neighbor_query(
-    statistics: JoinStatistics, output: OutputSpec
+    statistics: JoinStatistics, output: OutputSpec, is_guessed: bool = True
 ) -> tuple[JoinStatistics, OutputSpec]:
     """Return the statistics with a guessed distance to neighbors as `eps`, and the
-    output with a valid k.
+    output with a valid k. `is_guessed`: whether the distance matters; else it is 0.
 
     A row cannot have more neighbors than there are other rows, so k is reduced to that
     number.
@@ -64,7 +64,8 @@ def neighbor_query(
     # neighbors that a row can have
     most = statistics.right.rows - (len(statistics.each) == 1)
     k = min(output.k, max(1, most))
-    guess = _guess(statistics.right.points, k, statistics.spec.measure)
+    points, measure = statistics.right.points, statistics.spec.measure
+    guess = _guess(points, k, measure) if is_guessed else 0.0
     found = output.found_bytes(k)
     return statistics.with_eps(guess), replace(
         output, k=k, result_bytes_per_row=found, others_per_row=0
