@@ -354,10 +354,17 @@ class Costs:
         # workers share the queries of a chunk, so each needs all chunks
         if len(chunks) < self.limits.workers:
             visited = most
-        return (
-            gathered
-            + min(visited * apart, most) * self.row_bytes * byte / self.limits.workers
-        )
+        # a worker sends or receives each chunk once, if it can keep all chunks;
+        # otherwise it reads chunks from its disk, or receives them again
+        moved = min(visited * apart, most) if self._keeps(rows) else visited
+        return gathered + moved * self.row_bytes * byte / self.limits.workers
+
+    def _keeps(self, rows: float) -> bool:
+        """Return whether the memory of each worker holds so many rows of chunks."""
+        limit = self.limits.limit
+        if self.limits.gpu or limit is None:
+            return True
+        return rows * self.row_bytes <= HELD_SHARE * limit
 
     def copies(self, chunks: JoinChunks, parts: int) -> int:
         """Return how many GPUs index the same chunk, each its own copy.

@@ -151,6 +151,25 @@ def test_a_shuffle_beyond_the_memory_of_gpus_costs_more():
     assert few.made(chunks) < many.made(chunks) < few.made(chunks) + 60
 
 
+def test_chunks_beyond_the_memory_of_workers_move_for_each_visit():
+    visits = np.array([55.0, 10e7])  # each of ten chunks is compared ten times
+    chunks = Chunks(np.full(10, 1e6), [], "tasks", visits)
+    much, little = (
+        Costs(
+            "sweep",
+            2,
+            (1.0, 1.0),
+            1e7,
+            COUNTS,
+            Limits(2, None, True, limit, workers=2),
+            row_bytes=24.0,
+        ).made(chunks)
+        for limit in (2**30, 2**27)
+    )
+    # nine of ten visits, instead of one: 24 bytes of 1.5 ns, for two workers
+    assert little - much == pytest.approx((9e7 - 1e7) * 24 * 1.5e-9 / 2)
+
+
 @pytest.mark.parametrize("cluster", [True, False])
 def test_what_is_read_and_searched_is_shared_by_threads(cluster):
     """Threads of one process also wait for each other."""
