@@ -360,7 +360,7 @@ class Costs:
         return gathered + moved * self.row_bytes * byte / self.limits.workers
 
     def _keeps(self, rows: float) -> bool:
-        """Return whether the memory of each worker holds so many rows of chunks."""
+        """Return whether the memory of each worker holds this number of rows."""
         limit = self.limits.limit
         if self.limits.gpu or limit is None:
             return True
