@@ -5,6 +5,12 @@ Both count pairs.  RapidFuzz compares all strings with all later ones, in blocks
 `process.cdist` with `score_cutoff` and `workers`.  One core: a pandas DataFrame; two: a
 Dask DataFrame and Dask's threads. Each run is in a process of its own, and takes rows
 from memory.
+
+``--peers TOOL ...`` joins with peers that have an index instead, on one thread, from
+texts to pairs: symscan (which pyrepseq calls for some joins), pyrepseq's own symmetric
+deletion, py_stringsimjoin, and EditDistanceJoiner (Pass-Join in Java; PASS_JOIN_CLASSES
+names the folder of its classes). ``--python TOOL=INTERPRETER`` runs a peer with another
+interpreter. Results are CPU seconds, the least of the runs of two processes.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import argparse
 import functools
 import statistics
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +33,8 @@ from benchmarks.harness.forked import run_forked
 from benchmarks.harness.ours import VERSION
 from benchmarks.harness.repeats import rounded
 from benchmarks.harness.report import environment, write
+from benchmarks.harness.worker import run_apart
+from benchmarks.peers.strings import JAVA, OURS, TOOLS
 
 PLACES = Path("examples/data/places.parquet")
 QUICK = 1000
@@ -41,6 +50,25 @@ CASES = (
 
 GROWTH = ((250_000, (1, 2)), (1_000_000, (1, 2)), (4_000_000, (1,)))
 """Rows of names with errors, and distances."""
+
+INDEXED = (
+    ("names", 20_000, (1, 2, 3)),
+    ("all names", 0, (1, 2, 3)),
+    ("names with errors", 250_000, (1, 2)),
+    ("names with errors", 1_000_000, (1,)),
+    ("peptides", 200_000, (1, 2)),
+    ("titles", 10_000, (1, 2, 5)),
+    ("DNA", 10_000, (1, 2, 5)),
+)
+"""Kind of strings, rows (0: all), and distances, for peers with an index."""
+
+SHORTEST = 5
+"""These strings have more letters, as Pass-Join needs more than the distance."""
+
+PATIENCE = 90
+"""A peer is given up after this many seconds by the clock, and for longer distances
+too.
+"""
 
 LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz "))
 
@@ -73,15 +101,24 @@ def with_errors(texts: list[str], rows: int, errors: int) -> list[str]:
 
 
 def strings(kind: str, rows: int, path: Path) -> list[str]:
-    """Return strings: names of places, titles of 40 to 100 characters, or sequences of
-    100 letters.
+    """Return strings: names of places, titles of 40 to 100 characters, sequences of 100
+    letters, or of 12 to 18 amino acids.
     """
     if kind == "names":
         return names(path)[:rows]
+    if kind == "all names":
+        return names(path)[: rows or None]
+    if kind == "names with errors":
+        return with_errors(names(path), rows, 2)
     rng = np.random.default_rng(1)
     if kind == "DNA":
         bases = ["".join(one) for one in rng.choice(list("ACGT"), (rows // 2, 100))]
         return with_errors(bases, rows, 6)
+    if kind == "peptides":
+        sizes = rng.integers(8, 15, rows // 2)
+        acids = list("ACDEFGHIKLMNPQRSTVWY")
+        bases = ["CAS" + "".join(rng.choice(acids, size)) + "F" for size in sizes]
+        return with_errors(bases, rows, 2)
     words = names(path)
     bases = []
     for size in rng.integers(40, 101, rows // 2):
@@ -204,6 +241,45 @@ def growth(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+def indexed(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return cases that peers with an index join, from texts to pairs."""
+    pythons = dict(one.split("=", 1) for one in options.python)
+    rows = []
+    for kind, number, distances in INDEXED:
+        made = strings(kind, QUICK if options.quick else number, options.names)
+        texts = [t for t in dict.fromkeys(made) if t.isascii() and len(t) > SHORTEST]
+        failed: set[str] = set()
+        for k in distances:
+            tools: dict[str, Any] = {}
+            with tempfile.TemporaryDirectory() as scratch:
+                path = Path(scratch) / "texts"
+                path.write_text("\n".join(texts))
+                # each tool in turn, twice
+                for tool in (OURS, *options.peers) * 2:
+                    if tool in failed:
+                        continue
+                    module = ["-m", "benchmarks.peers.strings", tool, str(path), str(k)]
+                    found = run_apart(
+                        [pythons.get(tool, sys.executable), *module], PATIENCE
+                    )
+                    if "failed" in found:
+                        failed.add(tool)
+                    else:
+                        found["runs"] += tools.get(tool, {}).get("runs", [])
+                        found["least"] = min(found["runs"])
+                    tools[tool] = found
+            for found in tools.values():
+                if "pairs" in found:
+                    found["pairs wrong"] = found["pairs"] - tools[OURS]["pairs"]
+                    found["same"] = found.get("digest") in (
+                        None,
+                        tools[OURS]["digest"],
+                    )
+            rows.append({"data": kind, "rows": len(texts), "k": k, "tools": tools})
+            print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
 def main() -> None:
     """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(
@@ -215,12 +291,27 @@ def main() -> None:
     parser.add_argument("--cores", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--alone", action="store_true", help="without RapidFuzz")
+    parser.add_argument(
+        "--peers",
+        nargs="+",
+        choices=[*list(TOOLS)[1:], JAVA],
+        help="compare with these instead",
+    )
+    parser.add_argument("--python", nargs="+", default=[], metavar="TOOL=INTERPRETER")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} rows")
     parser.add_argument(
         "--output", type=Path, help="JSON file (default: standard output)"
     )
     options = parser.parse_args()
     where = environment([], VERSION)
+    if options.peers:
+        report = {
+            "environment": where,
+            "unit": "CPU seconds of one thread, the least of several; pairs wrong: more or less than ours",
+            "rows": indexed(options),
+        }
+        write(report, options.output)
+        return
     if not options.alone:
         import rapidfuzz as peer
 

@@ -19,6 +19,7 @@ THREADS = (
     "MKL_NUM_THREADS",
     "NUMBA_NUM_THREADS",
     "PARLAY_NUM_THREADS",
+    "RAYON_NUM_THREADS",
 )
 PATIENCE = 300
 """A measurement is given up after this many seconds."""
