@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import io
 import os
 import subprocess
-from pathlib import Path
+import tarfile
+from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,6 +19,10 @@ COMMIT = "SIMJOIN_COMMIT"
 """The environment variable with the commit, on a machine whose copy of the source has
 no history.
 """
+
+
+KINDS = (".py", ".cu", ".cuh")
+"""Files of the package that make the digest of its source."""
 
 
 def commit() -> str:
@@ -51,6 +57,19 @@ def source_digest() -> str:
     assert found is not None and found.origin is not None
     digest = hashlib.sha256()
     for path in sorted(Path(found.origin).parent.rglob("*.*")):
-        if path.suffix in (".py", ".cu", ".cuh"):
+        if path.suffix in KINDS:
             digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def digest_of(commit: str, kinds: tuple[str, ...] = KINDS) -> str:
+    """Return the digest of the package's source at a commit, from the git history."""
+    tar = subprocess.check_output(["git", "archive", commit, "dask_simjoin"], cwd=ROOT)
+    digest = hashlib.sha256()
+    with tarfile.open(fileobj=io.BytesIO(tar)) as files:
+        for name in sorted(files.getnames(), key=PurePosixPath):
+            if name.endswith(kinds):
+                found = files.extractfile(name)
+                assert found is not None
+                digest.update(found.read())
     return digest.hexdigest()[:16]

@@ -226,3 +226,70 @@ def test_every_result_is_named_by_a_page():
         if path.is_file()
     ]
     assert files and [str(name) for name in files if str(name) not in pages] == []
+
+
+NO_COMMIT = {
+    "gpu-clusters/2026-11-21-two-h200",
+    "gpu-wide/2026-11-21-h200",
+    "joins/2026-11-20-2214-xeon",
+    "out-of-core/2026-11-22-narrow-epyc",
+    "papers/2026-11-22-lists-epyc",
+    "papers/2026-11-22-model-epyc",
+    "papers/2026-11-22-semantic-epyc",
+    "papers/2026-11-23-rejoin-epyc",
+    "several/2026-11-22-epyc",
+    "shell/2026-11-22-60m-busy-epyc",
+    "simulate/2026-11-28-16d-xeon",
+    "simulate/2026-11-28-few-dimensions-xeon",
+}
+"""Results from before benchmarks named their commit; no other may be without one."""
+
+
+def commits(found):
+    """Return the commits in a result file, with the digest of the source beside each."""
+    if isinstance(found, list):
+        return [one for part in found for one in commits(part)]
+    if not isinstance(found, dict):
+        return []
+    own = [(found["commit"], found.get("source"))] if found.get("commit") else []
+    return own + [one for part in found.values() for one in commits(part)]
+
+
+def results():
+    """Return the commits of each result file; lists that nothing measured are left out."""
+    folder = ROOT / "benchmarks" / "results"
+    return {
+        str(path.relative_to(folder).with_suffix("")): commits(
+            json.loads(path.read_text())
+        )
+        for path in folder.rglob("*.json")
+        if path.stem != "audit"
+    }
+
+
+def test_every_result_names_its_commit():
+    assert {name for name, found in results().items() if not found} == NO_COMMIT
+
+
+@pytest.mark.slow
+def test_commits_of_early_results_have_their_source():
+    """Their commits were found by the digests of the source, which the files have."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("no git history")
+    known = subprocess.run(
+        ["git", "log", "--format=%H", "--until=2026-11-24"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    early = {
+        one
+        for found in results().values()
+        for one in found
+        if one[1] and any(commit.startswith(one[0]) for commit in known)
+    }
+    for commit, digest in sorted(early):
+        # the first ones are digests of Python's files alone
+        kinds = (source.KINDS, source.KINDS[:1])
+        assert digest in {source.digest_of(commit, kind) for kind in kinds}, commit
