@@ -55,7 +55,6 @@ INDEXED = (
     ("names", 20_000, (1, 2, 3)),
     ("all names", 0, (1, 2, 3)),
     ("names with errors", 250_000, (1, 2)),
-    ("names with errors", 1_000_000, (1,)),
     ("peptides", 200_000, (1, 2)),
     ("titles", 10_000, (1, 2, 5)),
     ("DNA", 10_000, (1, 2, 5)),
@@ -65,10 +64,8 @@ INDEXED = (
 SHORTEST = 5
 """These strings have more letters, as Pass-Join needs more than the distance."""
 
-PATIENCE = 90
-"""A peer is given up after this many seconds by the clock, and for longer distances
-too.
-"""
+PATIENCE = 900
+"""A peer is given up after this many seconds by the clock."""
 
 LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz "))
 

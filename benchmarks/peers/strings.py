@@ -26,8 +26,11 @@ import numpy as np
 
 Ends = tuple[np.ndarray, np.ndarray]
 
-RUNS, ENOUGH = 3, 20.0
+RUNS, ENOUGH = 3, 10.0
 """Most runs, and CPU seconds after which no other run begins."""
+
+SECONDS = 60
+"""A tool is ended after this much CPU time."""
 
 MEMORY = 6 << 30
 """Bytes of addresses that a peer may take; a JVM gets them as its heap."""
@@ -156,6 +159,7 @@ def java(path: str, k: int) -> dict[str, Any]:
 def main() -> None:
     """Measure one tool and print its result as JSON."""
     tool, path, k = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     if tool == JAVA:
         print(json.dumps(java(path, int(k))))
         return
