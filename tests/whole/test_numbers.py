@@ -231,6 +231,8 @@ def test_every_result_is_named_by_a_page():
 NO_COMMIT = {
     "gpu-clusters/2026-11-21-two-h200",
     "gpu-wide/2026-11-21-h200",
+    "growing/2026-11-22-1m-epyc",
+    "growing/2026-11-22-384d-epyc",
     "joins/2026-11-20-2214-xeon",
     "out-of-core/2026-11-22-narrow-epyc",
     "papers/2026-11-22-lists-epyc",
@@ -251,7 +253,8 @@ def commits(found):
         return [one for part in found for one in commits(part)]
     if not isinstance(found, dict):
         return []
-    own = [(found["commit"], found.get("source"))] if found.get("commit") else []
+    commit = found.get("commit")
+    own = [(commit, found.get("source"))] if isinstance(commit, str) else []
     return own + [one for part in found.values() for one in commits(part)]
 
 
@@ -271,18 +274,41 @@ def test_every_result_names_its_commit():
     assert {name for name, found in results().items() if not found} == NO_COMMIT
 
 
+NOT_IN_HISTORY = {"172e0778b47c", "e3c06087346e", "8d0c49bf6aa4"}
+"""Commits that were measured, and then changed before they became part of main."""
+
+
+def history(*options):
+    """Return the commits of the repository; tests are skipped if it has no history."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("no git history")
+    command = ["git", "log", "--format=%H", *options]
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+
+
+def test_commits_of_results_are_those_of_the_repository():
+    known = history()
+    if len(known) < 2000:
+        pytest.skip("a part of the git history")
+    named = {
+        commit.removesuffix("-dirty")
+        for found in results().values()
+        for commit, digest in found
+        # programs of others name their repository
+        if "/" not in str(digest)
+    }
+    unknown = {
+        one for one in named if not any(commit.startswith(one) for commit in known)
+    }
+    assert unknown == NOT_IN_HISTORY
+
+
 @pytest.mark.slow
 def test_commits_of_early_results_have_their_source():
     """Their commits were found by the digests of the source, which the files have."""
-    if not (ROOT / ".git").exists():
-        pytest.skip("no git history")
-    known = subprocess.run(
-        ["git", "log", "--format=%H", "--until=2026-11-24"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
+    known = history("--until=2026-11-24")
     early = {
         one
         for found in results().values()
