@@ -243,6 +243,8 @@ def indexed(options: argparse.Namespace) -> list[dict[str, Any]]:
     pythons = dict(one.split("=", 1) for one in options.python)
     rows = []
     for kind, number, distances in INDEXED:
+        if options.kinds and kind not in options.kinds:
+            continue
         made = strings(kind, QUICK if options.quick else number, options.names)
         texts = [t for t in dict.fromkeys(made) if t.isascii() and len(t) > SHORTEST]
         failed: set[str] = set()
@@ -294,6 +296,7 @@ def main() -> None:
         choices=[*list(TOOLS)[1:], JAVA],
         help="compare with these instead",
     )
+    parser.add_argument("--kinds", nargs="+", help="of strings, with --peers")
     parser.add_argument("--python", nargs="+", default=[], metavar="TOOL=INTERPRETER")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} rows")
     parser.add_argument(
