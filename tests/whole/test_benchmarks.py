@@ -52,6 +52,7 @@ PROGRAMS = [
     "cpu.verifying",
     "cpu.plan_intervals",
     "cpu.strings",
+    "cpu.errors",
     "dask.overhead",
     "dask.growth",
     "dask.coverage",
