@@ -26,7 +26,7 @@ import numpy as np
 
 Ends = tuple[np.ndarray, np.ndarray]
 
-RUNS, ENOUGH = 3, 10.0
+RUNS, ENOUGH = 3, 3.0
 """Most runs, and CPU seconds after which no other run begins."""
 
 SECONDS = 60

@@ -243,6 +243,54 @@ def strings(run: Found) -> Rows:
     return table
 
 
+INDEXED = ("symscan", "EditDistanceJoiner", "py_stringsimjoin", "pyrepseq")
+"""Peers that join strings with an index, as tables show them."""
+
+
+def indexed_strings(*runs: Found) -> Rows:
+    """Tabulate strings within an edit distance, compared with peers that have an index.
+
+    Rows of later runs add peers.
+    """
+    table = [
+        [
+            "strings",
+            "k",
+            "pairs",
+            "dask-simjoin, s",
+            *(f"{name}, s" for name in INDEXED),
+        ]
+    ]
+    table[0].append("ratio to the fastest")
+    for found in runs[0]["rows"]:
+        case = {key: found[key] for key in ("data", "rows", "k")}
+        tools = {
+            name: one
+            for run in reversed(runs)
+            for row in run["rows"]
+            if case.items() <= row.items()
+            for name, one in row["tools"].items()
+        }
+        own = tools["dask_simjoin"]
+        peers = [tools.get(name, {}) for name in INDEXED]
+        best = min((one["least"] for one in peers if "least" in one), default=None)
+        cells = [
+            seconds(one["least"]) if "least" in one else "gave up" if one else ""
+            for one in peers
+        ]
+        table.append(
+            [
+                f"{rows(found['rows'])} {found['data']}",
+                count(found["k"]),
+                count(own["pairs"]),
+                seconds(own["least"]),
+                *cells,
+                times(best / own["least"]) if best else "",
+            ]
+        )
+    return table
+
+
 def places(run: Found) -> Rows:
     """Tabulate joins of places on the sphere."""
     peers = [name for name in run["rows"][0]["tools"] if name != "ours"]
@@ -445,6 +493,7 @@ TABLES = {
     "trees": trees,
     "closest-pairs": closest_pairs,
     "strings": strings,
+    "strings-indexed": indexed_strings,
     "places": places,
     "clusters": clusters,
     "dense-clusters": dense_clusters,
