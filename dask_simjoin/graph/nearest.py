@@ -9,7 +9,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.protocols import SearchLayout
-from dask_simjoin.graph.base import LabelledExpr, Steps, itself, numbers_in
+from dask_simjoin.graph.base import LabelledExpr, Steps, itself, numbers_in, picked
 from dask_simjoin.graph.chunks import Chunks
 from dask_simjoin.graph.dask_private import (
     Expr,
@@ -458,24 +458,25 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
         state: TaskRef,
         divided: bool,
     ) -> list[TaskRef | Task]:
-        """For each searched chunk, return the `FoundRows` of a state. A task that has
-        searched several chunks leaves this to the task of the result.
+        """For each searched chunk, return the `FoundRows` of a state. If one task has
+        searched all chunks, this is left to the task of the result.
 
         `number`: the part of the rows. `divided`: whether there are several.
         """
         spec, copies = self.operand("spec"), self.operand("plan").work.copies
         found: list[TaskRef | Task] = []
         for some in others:
+            calls: list[Task] = []
             for d in some:
                 data = self.chunks.chunk_ref(d, number), numbers[d], spec
                 shared = divided and spec.kept_right
                 places = self._places(steps, d, number % copies) if shared else None
-                call = find_rows, state, *data, places
-                found.append(
-                    Task(None, *call)
-                    if len(some) > 1
-                    else steps.add("name", (c, number, d), *call)
-                )
+                calls.append(Task(None, find_rows, state, *data, places))
+            if len(others) > 1 or len(some) == 1:
+                made = steps.add("name", (c, number, some[0]), itself, List(*calls))
+                found += [picked(made, n) for n in range(len(some))]
+            else:
+                found += calls
         return found
 
     def _places(self, steps: Steps, d: int, copy: int) -> TaskRef:

@@ -155,33 +155,35 @@ def make_searches(
         joined=joined,
         sharing=sharing,
         at_once=copies == 1 and _is_at_once(statistics, output, searches, limits),
-        together=_fit_together(statistics, output, chunks, limits, rows, met),
+        together=_searched_together(statistics, output, chunks, limits, searches, met),
     )
 
 
-def _fit_together(
+def _searched_together(
     statistics: JoinStatistics,
     output: OutputSpec,
     chunks: JoinChunks,
     limits: Limits,
-    rows: np.ndarray,
+    searches: tuple[np.ndarray, ...],
     met: np.ndarray,
 ) -> np.ndarray:
-    """For each chunk of queries, return whether a task has enough memory for all the
-    chunks that it searches.
+    """For each chunk of queries, return the number of searched chunks that fit in the
+    memory of a task (n,), int64.
 
-    If so, one task searches them all, so the number of tasks does not depend on the
-    number of near chunks. `rows`: rows of each chunk of queries. `met`: rows of all
-    chunks that are searched for them.
+    One task searches this number, so there are few tasks even if many chunks are near.
+    `met`: for each chunk of queries, the rows of all chunks that are searched.
     """
+    rows = chunks.rows[: len(searches)]
     if limits.gpu or chunks.method is None:
-        return np.zeros(len(rows), np.bool_)
+        return np.ones(len(rows), np.int64)
     points = statistics.row_bytes(output.without_results(), shuffled=True)
     results = statistics.row_bytes(output, shuffled=True) - points
     # a search copies the results of the search before
-    need = INDEXED * points * (rows + met) + 2 * results * rows
-    found: np.ndarray = need <= NEED * limits.chunk
-    return found
+    spare = NEED * limits.chunk - (INDEXED * points + 2 * results) * rows
+    found = spare / (INDEXED * points * float(chunks.rows.max(initial=1)))
+    every = np.array([len(some) for some in searches])
+    fitting = np.where(INDEXED * points * met <= spare, every, np.minimum(found, every))
+    return fitting.clip(1).astype(np.int64)
 
 
 def _is_at_once(

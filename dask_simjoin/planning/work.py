@@ -108,15 +108,18 @@ class SearchWork(Work):
     # whether one task searches all rows with the threads of this process, and makes the
     # rows of all partitions
     at_once: bool = False
-    # for each chunk of queries, whether one task searches all its chunks
-    together: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))
+    # for each chunk of queries, how many chunks one task searches
+    together: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def groups(self, c: int) -> list[list[int]]:
         """List the chunks that are searched for neighbors of chunk `c`. One task
         searches each group.
         """
-        found = self.searches[c].tolist()
-        return [found] if found and self.together[c] else [[d] for d in found]
+        found = self.searches[c]
+        tasks = -(-len(found) // int(self.together[c]))
+        return [
+            some.tolist() for some in np.array_split(found, max(1, tasks)) if len(some)
+        ]
 
     @property
     def in_turn(self) -> np.ndarray:

@@ -88,7 +88,9 @@ def test_every_partitioning(name, k, partitioning):
 
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_one_task_searches_all_near_chunks(how, monkeypatch):
-    """The number of tasks grows with the chunks, but not with their near chunks."""
+    """The number of tasks grows with the chunks, but not with their near chunks, as far
+    as these fit in the memory of a task.
+    """
     x = np.random.default_rng(2).uniform(size=(900, 2))
     ddf = dd.from_pandas(frame_of(x), npartitions=5)
 
@@ -104,13 +106,19 @@ def test_one_task_searches_all_near_chunks(how, monkeypatch):
         return work, steps, rows.reset_index(drop=True)
 
     work, steps, rows = joined(need=1e9)
-    assert work.together.all() and max(map(len, work.searches)) > 4
+    near = [len(found) for found in work.searches]
+    assert work.together.tolist() == near and max(near) > 4
     assert steps["simjoin_nearest_search"] == work.parts.sum()
     assert "simjoin_nearest_name" not in steps
     alone, more, same = joined(need=0)
-    assert not alone.together.any()
-    near = [len(found) for found in alone.searches]
+    assert (alone.together == 1).all()
     assert more["simjoin_nearest_search"] == (alone.parts * near).sum()
+    pd.testing.assert_frame_equal(rows, same)
+    # a task has the memory for about five chunks
+    some, fewer, same = joined(need=3)
+    groups = [len(some.groups(c)) for c in range(len(near))]
+    assert 1 < some.together.max() < max(near) and max(groups) > 1
+    assert fewer["simjoin_nearest_search"] == (some.parts * groups).sum()
     pd.testing.assert_frame_equal(rows, same)
 
 
