@@ -464,21 +464,12 @@ def _seconds_of_first_call(sizes: Found, dims: str) -> str:
     return f"{sizes[dims]['nothing compiled']['cpu']:.1f}" if dims in sizes else ""
 
 
-def peak(run: Found, before: Found) -> Rows:
+def peak(run: Found) -> Rows:
     """Tabulate peak memory of joins of plain frames, and of their results."""
-    table = [["join", "result", "peak over result", "before"]]
-    old = {found["case"]: found["factor"] for found in before["cases"]}
+    table = [["join", "result", "peak over result"]]
     for found in run["cases"]:
         size = f"{found['bytes'] / 2**30:.2f} GiB"
-        told = old.get(found["case"])
-        table.append(
-            [
-                found["text"],
-                size,
-                f"{found['factor']:.2f}",
-                "" if told is None else f"{told:.2f}",
-            ]
-        )
+        table.append([found["text"], size, f"{found['factor']:.2f}"])
     return table
 
 
