@@ -25,7 +25,8 @@ import numpy as np
 import pandas as pd
 from distributed import Client, LocalCluster, wait
 
-import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
+import dask_simjoin
+from benchmarks.harness.report import environment
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import COUNTS, making_tasks
@@ -398,7 +399,8 @@ def main(given: list[str]) -> int:
         report["compared"] = compare(options.road, options.task)
     if options.output:
         report["machines"] = [asdict(machine) for machine, _ in machines]
-        options.output.write_text(json.dumps(report, indent=1) + "\n")
+        where = {"environment": environment([], dask_simjoin.__version__)}
+        options.output.write_text(json.dumps(where | report, indent=1) + "\n")
     return 0
 
 
