@@ -247,45 +247,23 @@ INDEXED = ("symscan", "EditDistanceJoiner", "py_stringsimjoin", "pyrepseq")
 """Peers that join strings with an index, as tables show them."""
 
 
-def indexed_strings(*runs: Found) -> Rows:
-    """Tabulate strings within an edit distance, compared with peers that have an index.
-
-    Rows of later runs add peers.
-    """
-    table = [
-        [
-            "strings",
-            "k",
-            "pairs",
-            "dask-simjoin, s",
-            *(f"{name}, s" for name in INDEXED),
-        ]
-    ]
-    table[0].append("ratio to the fastest")
-    for found in runs[0]["rows"]:
-        case = {key: found[key] for key in ("data", "rows", "k")}
+def indexed_strings(run: Found) -> Rows:
+    """Tabulate strings within an edit distance, compared with peers that have an index."""
+    head = ["strings", "k", "pairs", "dask-simjoin, s"]
+    table = [[*head, *(f"{name}, s" for name in INDEXED), "ratio to the fastest"]]
+    for found in run["rows"]:
         tools = {
-            name: one
-            for run in reversed(runs)
-            for row in run["rows"]
-            if case.items() <= row.items()
-            for name, one in row["tools"].items()
+            name: one["least"] for name, one in found["tools"].items() if "least" in one
         }
-        own = tools["dask_simjoin"]
-        peers = [tools.get(name, {}) for name in INDEXED]
-        best = min((one["least"] for one in peers if "least" in one), default=None)
-        cells = [
-            seconds(one["least"]) if "least" in one else "gave up" if one else ""
-            for one in peers
-        ]
+        own = tools.pop("dask_simjoin")
         table.append(
             [
-                f"{rows(found['rows'])} {found['data']}",
+                f"{count(found['rows'])} {found['data']}",
                 count(found["k"]),
-                count(own["pairs"]),
-                seconds(own["least"]),
-                *cells,
-                times(best / own["least"]) if best else "",
+                count(found["tools"]["dask_simjoin"]["pairs"]),
+                seconds(own),
+                *(seconds(tools.get(name)) for name in INDEXED),
+                times(min(tools.values()) / own),
             ]
         )
     return table
