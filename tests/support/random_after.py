@@ -155,10 +155,23 @@ def after(
         raise Skipped(
             "Dask loses rows where partitions of what it reads otherwise are chosen"
         )
+    if kind == "rows" and done == "len" and not counts_rows(made.frame):
+        raise Skipped("Dask cannot count the rows of this frame")
     if kind == "rows" and done == "dtypes":
         # Dask may tell other dtypes for a frame than it has
         return assert_dtypes(list(one.frame.columns), one.frame, lazy.compute())
     whole(draw, done, lazy, value, near, index, folder)
+
+
+def counts_rows(frame: Any) -> bool:
+    """Return whether Dask can count the rows of a frame. It fails for a Parquet file that
+    is filtered twice by texts.
+    """
+    try:
+        len(frame)
+    except IndexError:
+        return False
+    return True
 
 
 def assert_dtypes(columns: list[Any], told: Any, found: Any) -> None:
