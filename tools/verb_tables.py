@@ -135,7 +135,8 @@ def _names(request, shared):
     """The names of a verb's options but the shared ones; those of two tables are one."""
     names = [option.name for option in options_of(request) if option.name not in shared]
     two = [name for name in names if name.startswith(("left_", "right_"))]
-    assert two in ([], ["left_on", "right_on", "left_id", "right_id"])
+    if two != ["left_on", "right_on", "left_id", "right_id"]:
+        two = []
     return [f"`{name}`" for name in names if name not in two] + [
         "`left_*`, `right_*`"
     ] * bool(two)

@@ -799,9 +799,12 @@ class SimJoinAccessor(Generic[F]):
     @overload
     def set_neighbor_counts(
         self: SimJoinAccessor[pd.DataFrame],
-        on: Hashable,
-        threshold: Threshold,
+        on: Hashable | None = None,
+        threshold: Threshold | None = None,
         *,
+        other: Frame | None = None,
+        left_on: Hashable | None = None,
+        right_on: Hashable | None = None,
         similarity: Similarity = "jaccard",
         tokenizer: AnyTokenizer = None,
         comparison: Comparison = ">=",
@@ -811,13 +814,16 @@ class SimJoinAccessor(Generic[F]):
         blocksize: Size = None,
         method: SetsMethod = "auto",
     ) -> pd.Series:
-        """Count for each row the other rows whose sets match its set."""
+        """Count for each row the other rows whose sets match its set, or such rows of another table."""
     @overload
     def set_neighbor_counts(
         self: SimJoinAccessor[dd.DataFrame],
-        on: Hashable,
-        threshold: Threshold,
+        on: Hashable | None = None,
+        threshold: Threshold | None = None,
         *,
+        other: Frame | None = None,
+        left_on: Hashable | None = None,
+        right_on: Hashable | None = None,
         similarity: Similarity = "jaccard",
         tokenizer: AnyTokenizer = None,
         comparison: Comparison = ">=",
@@ -827,13 +833,16 @@ class SimJoinAccessor(Generic[F]):
         blocksize: Size = None,
         method: SetsMethod = "auto",
     ) -> dd.Series:
-        """Count for each row the other rows whose sets match its set."""
+        """Count for each row the other rows whose sets match its set, or such rows of another table."""
     @overload
     def set_neighbor_counts(
         self: SimJoinAccessor[Any],
-        on: Hashable,
-        threshold: Threshold,
+        on: Hashable | None = None,
+        threshold: Threshold | None = None,
         *,
+        other: Frame | None = None,
+        left_on: Hashable | None = None,
+        right_on: Hashable | None = None,
         similarity: Similarity = "jaccard",
         tokenizer: AnyTokenizer = None,
         comparison: Comparison = ">=",
@@ -843,7 +852,7 @@ class SimJoinAccessor(Generic[F]):
         blocksize: Size = None,
         method: SetsMethod = "auto",
     ) -> Any:
-        """Count for each row the other rows whose sets match its set."""
+        """Count for each row the other rows whose sets match its set, or such rows of another table."""
 
     @overload
     def count_set_pairs(
@@ -1058,42 +1067,54 @@ class SimJoinAccessor(Generic[F]):
     @overload
     def edit_neighbor_counts(
         self: SimJoinAccessor[pd.DataFrame],
-        on: Hashable,
+        on: Hashable | None = None,
         k: int | None = None,
         *,
+        other: Frame | None = None,
+        left_on: Hashable | None = None,
+        right_on: Hashable | None = None,
         similarity: Threshold | None = None,
         transpositions: bool = False,
         by: Columns = None,
         threads: int | None = None,
         blocksize: Size = None,
     ) -> pd.Series:
-        """Count for each row the other rows whose texts differ in at most `k` edits."""
+        """Count for each row the other rows whose texts differ in at most `k` edits, or such rows of
+        another table."""
     @overload
     def edit_neighbor_counts(
         self: SimJoinAccessor[dd.DataFrame],
-        on: Hashable,
+        on: Hashable | None = None,
         k: int | None = None,
         *,
+        other: Frame | None = None,
+        left_on: Hashable | None = None,
+        right_on: Hashable | None = None,
         similarity: Threshold | None = None,
         transpositions: bool = False,
         by: Columns = None,
         threads: int | None = None,
         blocksize: Size = None,
     ) -> dd.Series:
-        """Count for each row the other rows whose texts differ in at most `k` edits."""
+        """Count for each row the other rows whose texts differ in at most `k` edits, or such rows of
+        another table."""
     @overload
     def edit_neighbor_counts(
         self: SimJoinAccessor[Any],
-        on: Hashable,
+        on: Hashable | None = None,
         k: int | None = None,
         *,
+        other: Frame | None = None,
+        left_on: Hashable | None = None,
+        right_on: Hashable | None = None,
         similarity: Threshold | None = None,
         transpositions: bool = False,
         by: Columns = None,
         threads: int | None = None,
         blocksize: Size = None,
     ) -> Any:
-        """Count for each row the other rows whose texts differ in at most `k` edits."""
+        """Count for each row the other rows whose texts differ in at most `k` edits, or such rows of
+        another table."""
 
     @overload
     def count_edit_pairs(

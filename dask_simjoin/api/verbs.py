@@ -216,7 +216,8 @@ TABLE = (
     Verb(
         sets.set_neighbor_counts,
         f"a Series `neighbors` (int64) {INDEXED}: the number of other rows whose sets "
-        "match",
+        "match. With `other`, of its rows",
+        shown=("other",),
         command="sets counts",
         example="articles.csv --on title --threshold 0.8 -o counted.csv",
         output="values",
@@ -284,8 +285,8 @@ TABLE = (
     Verb(
         strings.edit_neighbor_counts,
         f"a Series `neighbors` (int64) {INDEXED}: the number of other rows whose texts "
-        "differ in at most `k` "
-        "edits",
+        "differ in at most `k` edits. With `other`, of its rows",
+        shown=("other",),
         command="strings counts",
         example="people.csv --on name -k 1 -o counted.csv",
         output="values",

@@ -464,8 +464,56 @@ class CountSetPairsRequest(OneSetTable, Threaded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetNeighborCountsRequest(CountSetPairsRequest):
-    """Asks for the number of rows that match each row."""
+class CountedRows(Threaded):
+    """Options: the table whose rows are counted."""
+
+    names_rows: ClassVar[bool] = False
+    id: ClassVar[None] = None
+    left_id: ClassVar[None] = None
+    right_id: ClassVar[None] = None
+
+    other: Frame | None = field(
+        default=None,
+        repr=False,
+        compare=False,
+        metadata=about("table whose rows are counted; default: the same table"),
+    )
+    left_on: Hashable | None = field(
+        default=None, metadata=about("compared column of this table")
+    )
+    right_on: Hashable | None = field(
+        default=None, metadata=about("compared column of the other table")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetNeighborCountsRequest(CountedRows, SetOptions):
+    """Asks for the number of rows that match each row, in the same table or in another."""
+
+    on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
+    threshold: Threshold | None = field(default=None, kw_only=False, metadata=THRESHOLD)
+
+    def spec(self, left: Frame, right: Frame | None = None) -> SetSpec:
+        if self.threshold is None:
+            raise OptionTypeError(
+                "threshold= is missing: use set_neighbor_counts(on, threshold, ...)."
+            )
+        return counted_spec(self, left, right, resolve)
+
+
+def counted_spec(
+    request: Any,
+    left: Frame,
+    right: Frame | None,
+    resolve: Callable[[Any, Frame, Any, Any], Spec],
+) -> Spec:
+    """Check the options of a request for counts, for one table or two. `resolve`: see
+    `resolve_two`.
+    """
+    if right is not None:
+        return resolve_two(request, left, right, resolve)
+    check_one_table(request)
+    return resolve(request, left, request.on, None)
 
 
 @dataclass(frozen=True, kw_only=True)

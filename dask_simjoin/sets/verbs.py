@@ -185,10 +185,12 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
 
 @series_verb(SetNeighborCountsRequest)
 def set_neighbor_counts(frame: Frame, request: SetNeighborCountsRequest) -> Series:
-    """Count for each row the other rows whose sets match its set.
+    """Count for each row the other rows whose sets match its set, or such rows of
+    another table.
 
     Pairs are counted without being stored. The parameters are the same as for
-    `set_self_join`.
+    `set_self_join`. With `other`, rows of this table are counted, and `left_on` and
+    `right_on` are as in `set_join`.
 
     Returns
     -------
@@ -202,6 +204,9 @@ def set_neighbor_counts(frame: Frame, request: SetNeighborCountsRequest) -> Seri
     >>> df = pd.DataFrame({"tags": [["a", "b"], ["b", "a"], ["a", "b", "c"], ["d"]]})
     >>> df.simjoin.set_neighbor_counts("tags", 0.6).tolist()
     [2, 2, 2, 0]
+    >>> other = pd.DataFrame({"tags": [["a", "b"], ["d", "e"]]})
+    >>> df.simjoin.set_neighbor_counts("tags", 0.5, other=other).tolist()
+    [1, 1, 1, 1]
     """
     return verbs.neighbor_counts(frame, request, SETS)
 

@@ -40,9 +40,11 @@ from dask_simjoin.sets.predicate import NEVER
 from dask_simjoin.sets.requests import (
     BestMatch,
     BlockOptions,
+    CountedRows,
     Threshold,
     ValueSpec,
     check_threshold,
+    counted_spec,
     planned,
     resolve_two,
     shared_options,
@@ -336,12 +338,19 @@ class CountEditPairsRequest(OneTextTable, Threaded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EditNeighborCountsRequest(CountEditPairsRequest):
-    """Asks for the number of neighbors of each row: other rows whose texts are within a
-    distance.
+class EditNeighborCountsRequest(CountedRows, EditOptions):
+    """Asks for the number of rows whose texts are within a distance of each row's text,
+    in the same table or in another.
     """
 
     verb: ClassVar[str] = "edit_neighbor_counts"
+    names_rows: ClassVar[bool] = False
+
+    on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
+    k: int | None = field(default=None, kw_only=False, metadata=LARGEST)
+
+    def spec(self, left: Frame, right: Frame | None = None) -> EditSpec:
+        return counted_spec(self, left, right, resolve)
 
 
 @dataclass(frozen=True, kw_only=True)

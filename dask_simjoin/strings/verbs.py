@@ -180,9 +180,11 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
 
 @series_verb(EditNeighborCountsRequest)
 def edit_neighbor_counts(frame: Frame, request: EditNeighborCountsRequest) -> Series:
-    """Count for each row the other rows whose texts differ in at most `k` edits.
+    """Count for each row the other rows whose texts differ in at most `k` edits, or such
+    rows of another table.
 
-    The parameters are the same as for `edit_self_join`.
+    The parameters are the same as for `edit_self_join`. With `other`, rows of this table
+    are counted, and `left_on` and `right_on` are as in `edit_join`.
 
     Returns
     -------
@@ -197,6 +199,8 @@ def edit_neighbor_counts(frame: Frame, request: EditNeighborCountsRequest) -> Se
     >>> df = pd.DataFrame({"name": ["Springfield", "Sprinfield", "Springfeild", "Shelbyville"]})
     >>> df.simjoin.edit_neighbor_counts("name", 2).tolist()
     [2, 1, 1, 0]
+    >>> df.simjoin.edit_neighbor_counts("name", 2, other=df[:1]).tolist()
+    [1, 1, 1, 0]
     """
     return verbs.neighbor_counts(frame, request, TEXTS)
 

@@ -4,6 +4,8 @@ import dask.dataframe as dd
 import pandas as pd
 import pytest
 
+from dask_simjoin.errors import OptionError
+
 LEFT = pd.DataFrame({"x": [0.0, 1.0, 5.0, 1.5], "text": ["ab", "abc", "xyz", "abd"]})
 RIGHT = pd.DataFrame({"x": [0.5, 9.0], "text": ["abc", "q"]})
 
@@ -36,6 +38,20 @@ def test_both_drivers_return_the_same(kind):
         expected = verb(LEFT, "join", RIGHT, how=which)
         got = verb(lazy, "join", other, how=which).compute()
         assert sorted(map(str, got.to_numpy())) == sorted(map(str, expected.to_numpy()))
+    counts = verb(LEFT, "neighbor_counts", other=RIGHT)
+    assert (
+        verb(lazy, "neighbor_counts", other=other).compute().tolist() == counts.tolist()
+    )
+    every = verb(LEFT, "join", RIGHT)["left"].value_counts()
+    assert counts.to_dict() == every.reindex(LEFT.index, fill_value=0).to_dict()
+    named = {"left_on": how["on"], "right_on": "renamed", "on": None}
+    renamed = RIGHT.rename(columns={how["on"]: "renamed"})
+    found = getattr(LEFT.simjoin, name.format("neighbor_counts"))(
+        **how | named, other=renamed
+    )
+    assert found.tolist() == counts.tolist()
+    with pytest.raises(OptionError, match="are for joins of two tables"):
+        getattr(LEFT.simjoin, name.format("neighbor_counts"))(**how | named)
     count = {"distances": "count_pairs", "sets": "count_set_pairs"}
     called = count.get(kind, "count_edit_pairs")
     counts = [getattr(frame.simjoin, called)(**how) for frame in (LEFT, lazy)]

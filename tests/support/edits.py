@@ -329,6 +329,10 @@ def counts(
 ) -> None:
     want = wanted(one[1], None, options)
     expected = [sum(row in pair for pair in want) for row in range(len(one[1]))]
+    if rng.integers(2):
+        asked = asked | {"other": two[0]}
+        want = wanted(one[1], two[1], options)
+        expected = [sum(row == i for i, _ in want) for row in range(len(one[1]))]
     assert (
         computed(one[0].simjoin.edit_neighbor_counts("text", **asked)).tolist()
         == expected

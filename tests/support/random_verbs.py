@@ -649,8 +649,13 @@ class Verbs:
 
     def set_neighbor_counts(self) -> Want:
         asked, one = AskedSets(self.draw, self.how), self.one
-        lazy = one.lazy.simjoin.set_neighbor_counts(**asked.options)
-        counts = wanted_counts(asked.pairs(one.frame, one.frame, True), len(one.frame))
+        other, more = self.counted()
+        lazy = one.lazy.simjoin.set_neighbor_counts(**asked.options, **more)
+        pairs, rows = asked.pairs(one.frame, other.frame, not more), len(one.frame)
+        if more:
+            counts = np.bincount([i for i, _ in pairs], minlength=rows).tolist()
+        else:
+            counts = wanted_counts(pairs, rows)
         return Want(
             "aligned",
             lazy,
