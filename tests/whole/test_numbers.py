@@ -229,8 +229,6 @@ def test_every_result_is_named_by_a_page():
 
 
 NO_COMMIT = {
-    "gpu-clusters/2026-11-21-two-h200",
-    "gpu-wide/2026-11-21-h200",
     "growing/2026-11-22-1m-epyc",
     "growing/2026-11-22-384d-epyc",
     "joins/2026-11-20-2214-xeon",
@@ -239,7 +237,6 @@ NO_COMMIT = {
     "papers/2026-11-22-model-epyc",
     "papers/2026-11-22-semantic-epyc",
     "papers/2026-11-23-rejoin-epyc",
-    "several/2026-11-22-epyc",
     "shell/2026-11-22-60m-busy-epyc",
     "simulate/2026-11-28-16d-xeon",
     "simulate/2026-11-28-few-dimensions-xeon",
