@@ -13,7 +13,10 @@ from dask_simjoin.strings.distances import MAX_SHORT
 from dask_simjoin.strings.requests import EditRule
 from dask_simjoin.strings.search import (
     Out,
+    Scratch,
+    Search,
     Side,
+    Tables,
     fill,
     search,
     set_powers,
@@ -51,11 +54,11 @@ class EditSearch(BlockSearch):
 
     def _share(self, start: int, stop: int) -> Self:
         own = super()._share(start, stop)
-        own._scratch = tuple(array.copy() for array in self._scratch)
+        own._scratch = Scratch(*(array.copy() for array in self._scratch))
         return own
 
     def _find(self, out: Out) -> None:
-        search(
+        work = Search(
             self._q,
             self._d,
             self.is_self_join,
@@ -64,10 +67,8 @@ class EditSearch(BlockSearch):
             self._index,
             self._tables,
             self._scratch,
-            self.state,
-            out,
-            self.tally,
         )
+        search(work, self.state, out, self.tally)
 
     def _open(self, q_lengths: np.ndarray, d_lengths: np.ndarray) -> None:
         """Make the index and the scratch arrays. `q_lengths`, `d_lengths`: lengths of
@@ -110,8 +111,8 @@ class EditSearch(BlockSearch):
         steps = min(longest, rule.longest(min(longest, MAX_SHORT)) or 0)
         set_powers(powers)
         places = np.searchsorted(distinct, np.arange(longest + 1))
-        self._tables = distinct, firsts, parts, limits, places, powers
-        self._scratch: tuple[np.ndarray, ...] = (
+        self._tables = Tables(distinct, firsts, parts, limits, places, powers)
+        self._scratch = Scratch(
             np.empty(longest + 1, np.int64),
             np.full(len(d_lengths), -1, np.int64),
             np.empty(2 * int(limits[-1]) + 5, np.int64),

@@ -14,9 +14,16 @@ left out between any two segments. Then a transposition changes only one segment
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.jit import (
+    device_function,
+    inline_function,
+    inline_source,
+    kernel,
+)
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.metrics.norms import Array
@@ -221,34 +228,82 @@ Side = tuple[Array, Array, Array, Array, Array]
 padded by `SWEEP_LANES`.
 """
 
-SegmentIndex = tuple[Array, Array, Array]
-
-Scratch = tuple[Array, Array, Array, Array, Array, Array, Array]
-"""The scratch arrays of a search.
-
-First come arrays for one probe. They are the hashes of the probe's prefixes (longest +
-1,); for each indexed string, the last probe compared with it (n,); `reached` of
-`distance_within`; and `matches` of `set_matches`.
-
-Then come arrays for the candidates that are compared at once. They are the numbers of
-their strings (SWEEP_LANES,), their distances (SWEEP_LANES,), and `rows` of `lane_distances`.
-"""
-
-Tables = tuple[Array, Array, Array, Array, Array, Array]
-"""Arrays by length, and then the powers of `BASE`.
-
-The first three are for the distinct lengths of indexed strings: the length, the first
-string with it, and the number of segments. The next two are for all possible lengths.
-One has the largest distance to a string that is not longer. The other has the position
-of the first indexed length that is not smaller. The last array has the powers.
-"""
-
 Out = tuple[Array, Array, Array, Array, Array]
 """Output arrays. The first three are for pairs: probes, indexed strings and distances.
 
 The last two are for counts: for each string of both blocks, the number of matching
 rows. An array of length 0 is not written.
 """
+
+
+class Tables(NamedTuple):
+    """Arrays by length, and powers of `BASE`."""
+
+    # distinct lengths of indexed strings; the first string and the number of segments
+    # for each of them
+    distinct: Array
+    firsts: Array
+    parts: Array
+    # for all possible lengths: the largest distance to a string that is not longer, and
+    # the position of the first indexed length that is not smaller
+    limits: Array
+    places: Array
+    powers: Array
+
+
+class Scratch(NamedTuple):
+    """The scratch arrays of a search."""
+
+    prefix: Array  # hashes of the probe's prefixes (longest + 1,)
+    stamps: Array  # the last probe that was compared with each indexed string (n,)
+    reached: Array  # see `distance_within`
+    matches: Array  # see `set_matches`
+    # candidates that are compared at once (SWEEP_LANES,), and their distances
+    pending: Array
+    found: Array
+    rows: Array  # see `lane_distances`
+
+
+class Search(NamedTuple):
+    """A search for the pairs of the probes `q` and the strings `d`.
+
+    `is_self_join`: whether both blocks are the same; then each pair is found once.
+    `tail`: number of codes after each string; the strings of a pair must have equal
+    tails. `gap`: 1 if a transposition is one edit, else 0. `segments`: the arrays of
+    the index, see `fill`.
+    """
+
+    q: Side
+    d: Side
+    is_self_join: bool
+    tail: int
+    gap: int
+    segments: tuple[Array, Array, Array]
+    tables: Tables
+    scratch: Scratch
+
+
+class Probe(NamedTuple):
+    """The string that is compared with others."""
+
+    number: int
+    begin: int
+    length: int
+    group: int  # hash of its group
+    signature: int
+    grams: int  # its second signature
+    by_bits: bool  # whether `lane_distances` compares it
+
+
+class List(NamedTuple):
+    """Candidates: the entries `first` to `stop` - 1 of a bucket of the index, or the
+    strings with these numbers.
+    """
+
+    first: int
+    stop: int
+    signatures: int  # address of their first signatures
+    check: int  # the stored bits of the hash; -1: strings
 
 
 @device_function
@@ -271,69 +326,116 @@ def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
     return p > tail
 
 
+@inline_source
+def _begin(s: Search, x: int) -> Probe:
+    """Prepare the scratch arrays for a probe."""
+    offsets, codes, _, signatures, grams = s.q
+    begin, stop = offsets[x], offsets[x + 1]
+    length = stop - s.tail - begin
+    code, prefix = 0, s.scratch.prefix
+    prefix[0] = 0
+    for p in range(length):
+        code = code * BASE + (codes[begin + p] + 1)
+        prefix[p + 1] = code
+    # `lane_distances` takes one step per code, and `distance_within` about limit**2
+    # steps
+    # a step of `distance_within` takes as long as 4 of `lane_distances`
+    limit = s.tables.limits[length]
+    by_bits = 0 < length <= min(MAX_SHORT, 4 * (limit + 1) ** 2)
+    if by_bits:
+        set_matches(codes, begin, length, s.scratch.matches)
+    group = group_hash(codes, stop, s.tail)
+    return Probe(x, begin, length, group, signatures[x], grams[x], by_bits)
+
+
+@inline_source
+def _windows(
+    i: int, parts: int, length: int, probe: int, limit: int, gap: int
+) -> tuple[int, int, int]:
+    """Return the first and the last place where a probe can have segment `i` of a
+    string, and the length of this segment.
+
+    `length`, `probe`: lengths of the string and of the probe. `limit`: edits of a pair.
+    """
+    at, own = (
+        segment_start(i, parts, length, gap),
+        segment_length(i, parts, length, gap),
+    )
+    moved = at + probe - length
+    low = max(0, at - i, moved - (limit - i))
+    return low, min(probe - own, at + i, moved + (limit - i)), own
+
+
+@inline_source
+def _bucket(s: Search, key: int) -> List:
+    starts, _, marks = s.segments
+    bucket = (key >> CHECK_BITS) & (len(starts) - 2)
+    return List(starts[bucket], starts[bucket + 1], marks.ctypes.data, key & CHECK)
+
+
+@inline_source
+def _is_new(s: Search, probe: Probe, y: int) -> bool:
+    """Return whether the probe has not been compared with an indexed string before."""
+    x, stamps = probe.number, s.scratch.stamps
+    if (s.is_self_join and y >= x) or stamps[y] == x:
+        return False
+    stamps[y] = x
+    return True
+
+
 @device_function
 def _verify(
     q: Side,
     d: Side,
-    x: int,
+    scratch: Scratch,
+    probe: Probe,
     length: int,
     limit: int,
-    by_bits: bool,
-    tail: int,
-    gap: int,
+    swaps: bool,
     count: int,
-    scratch: Scratch,
     out: Out,
     written: int,
     tally: Array,
     state: Array,
 ) -> int:
-    """Compute the distances between string `x` and `count` candidates of equal length,
+    """Compute the distances between the probe and `count` candidates of equal length,
     and write the pairs.
 
     Return the number of pairs written so far; or -1 if they do not fit in `out`.
     """
-    offsets, tokens, weights, _, _ = q
-    d_offsets, d_tokens, d_weights, _, _ = d
+    _, codes, weights, _, _ = q
+    d_offsets, d_codes, d_weights, _, _ = d
     _, _, reached, matches, pending, found, rows = scratch
     left, right, apart, q_counts, d_counts = out
-    begin, n = offsets[x], offsets[x + 1] - tail - offsets[x]
-    if by_bits:
+    x, n = probe.number, probe.length
+    if written < 0:
+        return written
+    if probe.by_bits:
         lane_distances(
-            matches,
-            n,
-            d_tokens,
-            d_offsets,
-            pending,
-            count,
-            length,
-            gap > 0,
-            rows,
-            found,
+            matches, n, d_codes, d_offsets, pending, count, length, swaps, rows, found
         )
     else:
-        for s in range(count):
-            start = d_offsets[pending[s]]
-            found[s] = distance_within(
-                tokens,
-                begin,
+        for k in range(count):
+            found[k] = distance_within(
+                codes,
+                probe.begin,
                 n,
-                d_tokens,
-                start,
+                d_codes,
+                d_offsets[pending[k]],
                 length,
                 limit,
-                gap > 0,
+                swaps,
                 reached,
                 state,
             )
-    for s in range(count):
-        if found[s] > limit:
+    for k in range(count):
+        if found[k] > limit:
             continue
-        y = pending[s]
+        y = pending[k]
         if len(left):
             if written == len(left):
                 return -1
-            left[written], right[written], apart[written] = x, y, found[s]
+            left[written], right[written], apart[written] = x, y, found[k]
             written += 1
         tally[PAIRS] += 1
         tally[TOTAL] += weights[x] * d_weights[y]
@@ -343,164 +445,140 @@ def _verify(
     return written
 
 
-@kernel
-def search(
-    q: Side,
-    d: Side,
-    is_self_join: bool,
-    tail: int,
-    gap: int,
-    index: SegmentIndex,
-    tables: Tables,
-    scratch: Scratch,
-    state: Array,
+@inline_function
+def _compare(
+    s: Search,
+    probe: Probe,
+    listed: List,
+    length: int,
+    limit: int,
+    waiting: int,
     out: Out,
+    written: int,
     tally: Array,
-) -> None:
-    """Find the pairs of the probes from `state[NEXT]` on. Stop before the first probe
-    whose pairs do not fit in `out`.
-
-    `is_self_join`: whether both blocks are the same; then each pair is found once.
-    `tail`: number of codes after each string; the strings of a pair must have equal
-    tails. `gap`: 1 if a transposition is one edit, else 0.
+    state: Array,
+) -> tuple[int, int]:
+    """Verify the candidates in a list, as soon as `SWEEP_LANES` wait for it. Return the
+    number of those that wait, and the number of pairs written so far.
     """
-    q_offsets, q_tokens, q_weights, q_signatures, q_grams = q
-    d_offsets, d_tokens, _, d_signatures, d_grams = d
-    starts, entries, marks = index
-    distinct, firsts, parts, limits, places, powers = tables
-    prefix, stamps, _, matches, pending, _, _ = scratch
-    mask, grams_of_edit = len(starts) - 2, 2 + gap
-    written, waiting = 0, 0
-    listed, candidates, verified = 0, 0, 0
-    for x in range(state[NEXT], len(q_weights)):
-        if state[STOP]:
-            break
-        begin, stop = q_offsets[x], q_offsets[x + 1]
-        length = stop - tail - begin
-        group = group_hash(q_tokens, stop, tail)
-        code = 0
-        prefix[0] = 0
-        for p in range(length):
-            code = code * BASE + (q_tokens[begin + p] + 1)
-            prefix[p + 1] = code
-        signature, grams = q_signatures[x], q_grams[x]
-        # `lane_distances` takes one step per code, and `distance_within` about limit**2
-        # steps
-        # a step of `distance_within` takes as long as 4 of `lane_distances`
-        by_bits = 0 < length <= min(MAX_SHORT, 4 * (limits[length] + 1) ** 2)
-        if by_bits:
-            set_matches(q_tokens, begin, length, matches)
-        before = written
-        fits = True
-        for kind in range(places[max(0, length - limits[length])], len(distinct)):
-            other = distinct[kind]
-            limit = limits[max(length, other)]
-            if other - length > limit or (is_self_join and other > length) or not fits:
-                break
-            number = parts[kind]
-            first, last = firsts[kind], firsts[kind + 1]
-            if is_self_join and last > x:
-                last = x
-            # without an index, all strings of this length are compared as one list
-            for i in range(min(limit + 1, number) if number else 1):
-                lo, hi, own = 0, 0, 0
-                if number:
-                    at = segment_start(i, number, other, gap)
-                    own = segment_length(i, number, other, gap)
-                    lo = max(0, at - i, at + length - other - (limit - i))
-                    hi = min(length - own, at + i, at + length - other + (limit - i))
-                for w in range(lo, hi + 1):
-                    key, check = 0, 0
-                    e, stop_list, listed_at = first, last, d_signatures.ctypes.data
-                    if number:
-                        key = segment_hash(
-                            prefix[w + own] - prefix[w] * powers[own], other, i, group
-                        )
-                        bucket = (key >> CHECK_BITS) & mask
-                        e, stop_list = starts[bucket], starts[bucket + 1]
-                        check, listed_at = key & CHECK, marks.ctypes.data
-                    listed += stop_list - e
-                    while e < stop_list:
-                        near = similar_signatures(signature, listed_at + 8 * e, limit)
-                        if stop_list - e < SWEEP_LANES:
-                            near &= (1 << (stop_list - e)) - 1
-                        e += SWEEP_LANES
-                        while near:
-                            s = e - SWEEP_LANES + lowest_bit(near)
-                            near &= near - 1
-                            y = s
-                            if number:
-                                y = entries[s] & 0xFFFFFFFF
-                                if (
-                                    entries[s] >> 32 != check
-                                    or (is_self_join and y >= x)
-                                    or stamps[y] == x
-                                ):
-                                    continue
-                                stamps[y] = x
-                            if _differ(grams, d_grams[y]) > grams_of_edit * limit:
-                                continue
-                            candidates += 1
-                            ends = d_offsets[y + 1]
-                            size = ends - tail - d_offsets[y]
-                            # equal hashes do not mean equal lengths and groups, so
-                            # compare these
-                            if size != other or not _same_group(
-                                q_tokens, stop, d_tokens, ends, tail
-                            ):
-                                continue
-                            verified += 1
-                            pending[waiting] = y
-                            waiting += 1
-                            if waiting == SWEEP_LANES:
-                                if fits:
-                                    written = _verify(
-                                        q,
-                                        d,
-                                        x,
-                                        other,
-                                        limit,
-                                        by_bits,
-                                        tail,
-                                        gap,
-                                        waiting,
-                                        scratch,
-                                        out,
-                                        written,
-                                        tally,
-                                        state,
-                                    )
-                                waiting, fits = 0, written >= 0
-            if waiting and fits:
+    codes, end = s.q[1], probe.begin + probe.length + s.tail
+    d_offsets, d_codes, _, _, d_grams = s.d
+    entries = s.segments[1]
+    e, stop, address, check = listed
+    tally[LISTED] += stop - e
+    while e < stop:
+        near = similar_signatures(probe.signature, address + 8 * e, limit)
+        if stop - e < SWEEP_LANES:
+            near &= (1 << (stop - e)) - 1
+        e += SWEEP_LANES
+        while near:
+            y = e - SWEEP_LANES + lowest_bit(near)
+            near &= near - 1
+            if check >= 0:
+                entry = entries[y]
+                y = entry & 0xFFFFFFFF
+                if entry >> 32 != check or not _is_new(s, probe, y):
+                    continue
+            if _differ(probe.grams, d_grams[y]) > (2 + s.gap) * limit:
+                continue
+            tally[CANDIDATES] += 1
+            d_end = d_offsets[y + 1]
+            # equal hashes do not mean equal lengths and groups, so compare these
+            if d_end - s.tail - d_offsets[y] != length or not _same_group(
+                codes, end, d_codes, d_end, s.tail
+            ):
+                continue
+            tally[VERIFIED] += 1
+            s.scratch.pending[waiting] = y
+            waiting += 1
+            if waiting == SWEEP_LANES:
                 written = _verify(
-                    q,
-                    d,
-                    x,
-                    other,
+                    s.q,
+                    s.d,
+                    s.scratch,
+                    probe,
+                    length,
                     limit,
-                    by_bits,
-                    tail,
-                    gap,
+                    s.gap > 0,
                     waiting,
-                    scratch,
                     out,
                     written,
                     tally,
                     state,
                 )
-                fits = written >= 0
-            waiting = 0
-        if by_bits:
-            clear_matches(q_tokens, begin, length, matches)
-        if not fits:
+                waiting = 0
+    return waiting, written
+
+
+@inline_source
+def _search_lengths(
+    s: Search, probe: Probe, out: Out, written: int, tally: Array, state: Array
+) -> int:
+    """Find the pairs of a probe. Return the number of pairs written so far; or -1 if
+    they do not fit in `out`.
+    """
+    distinct, firsts, parts, limits, places, powers = s.tables
+    x, own, prefix = probe.number, probe.length, s.scratch.prefix
+    for kind in range(places[max(0, own - limits[own])], len(distinct)):
+        length, number, waiting = distinct[kind], parts[kind], 0
+        limit = limits[max(own, length)]
+        if length - own > limit or (s.is_self_join and length > own):
+            break
+        # without an index, all strings of this length are compared as one list
+        for i in range(min(limit + 1, number) if number else 1):
+            low, high, size = 0, 0, 0
+            if number:
+                low, high, size = _windows(i, number, length, own, limit, s.gap)
+            for w in range(low, high + 1):
+                last = min(firsts[kind + 1], x) if s.is_self_join else firsts[kind + 1]
+                listed = List(firsts[kind], last, s.d[3].ctypes.data, -1)
+                if number:
+                    code = prefix[w + size] - prefix[w] * powers[size]
+                    listed = _bucket(s, segment_hash(code, length, i, probe.group))
+                waiting, written = _compare(
+                    s, probe, listed, length, limit, waiting, out, written, tally, state
+                )
+        if waiting:
+            written = _verify(
+                s.q,
+                s.d,
+                s.scratch,
+                probe,
+                length,
+                limit,
+                s.gap > 0,
+                waiting,
+                out,
+                written,
+                tally,
+                state,
+            )
+        if written < 0:
+            break
+    return written
+
+
+@kernel
+def search(s: Search, state: Array, out: Out, tally: Array) -> None:
+    """Find the pairs of the probes from `state[NEXT]` on. Stop before the first probe
+    whose pairs do not fit in `out`.
+    """
+    weights, stamps, written = s.q[2], s.scratch.stamps, 0
+    for x in range(state[NEXT], len(weights)):
+        if state[STOP]:
+            break
+        begun, counts = written, (tally[0], tally[1], tally[2], tally[3], tally[4])
+        probe = _begin(s, x)
+        written = _search_lengths(s, probe, out, written, tally, state)
+        if probe.by_bits:
+            clear_matches(s.q[1], probe.begin, probe.length, s.scratch.matches)
+        if written < 0:
             # the next call searches this probe again, so forget which strings it was
             # compared with
-            for kind in range(len(stamps)):
-                if stamps[kind] == x:
-                    stamps[kind] = -1
-            state[NEXT], state[DONE] = x, before
+            for y in range(len(stamps)):
+                if stamps[y] == x:
+                    stamps[y] = -1
+            tally[0], tally[1], tally[2], tally[3], tally[4] = counts
+            state[NEXT], state[DONE] = x, begun
             return
-    tally[LISTED] += listed
-    tally[CANDIDATES] += candidates
-    tally[VERIFIED] += verified
     state[NEXT], state[DONE] = -1, written

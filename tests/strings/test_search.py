@@ -90,3 +90,17 @@ def test_groups_are_compared_by_their_codes():
     out = columns(10)
     assert search.run((*out, NO_COUNTS, NO_COUNTS)) == 1
     assert {texts[out[0][0]], texts[out[1][0]]} == {"ab\x01", "ac\x01"}
+
+
+def test_counters_do_not_depend_on_the_size_of_the_output():
+    rng = np.random.default_rng(4)
+    block, _ = block_of(
+        sorted({"".join("ab"[k] for k in rng.integers(0, 2, 9)) for _ in range(300)})
+    )
+    searches = [EditSearch(block, None, EditRule(2)) for _ in range(2)]
+    for search, capacity in zip(searches, (1 << 16, 64), strict=True):
+        columns = tuple(np.empty(capacity, np.int64) for _ in range(3))
+        while search.next is not None:
+            search.run((*columns, NO_COUNTS, NO_COUNTS))
+    assert searches[0].tally[-1] > 64
+    assert searches[0].tally.tolist() == searches[1].tally.tolist()
