@@ -22,7 +22,11 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.jit import (
+    device_function,
+    inline_function,
+    kernel,
+)
 from dask_simjoin.engine.cpu.kernels.simd import (
     I64,
     SWEEP_LANES,
@@ -131,6 +135,33 @@ class Sizes(NamedTuple):
     starts: Array
 
 
+Tally = tuple[int, int, int, int, int]
+
+
+@inline_function
+def copied(tally: Array) -> Tally:
+    return tally[0], tally[1], tally[2], tally[3], tally[4]
+
+
+@inline_function
+def add_pair(
+    q: Side, d: Side, one: int, two: int, found: int, out: Out, done: int, tally: Array
+) -> int:
+    """Count a pair with `found` common tokens, and write it if there is space in `out`.
+    Return the number of pairs for `out` so far.
+    """
+    left, right, overlaps, q_counts, d_counts = out
+    weight, other_weight = q[2][one], d[2][two]
+    tally[PAIRS] += 1
+    tally[TOTAL] += weight * other_weight
+    if q_counts.size > 0:
+        q_counts[one] += other_weight
+        d_counts[two] += weight
+    if done < left.size:
+        left[done], right[done], overlaps[done] = one, two, found
+    return done + (left.size > 0)
+
+
 @kernel
 def join_bitmaps(
     q: Side,
@@ -158,19 +189,16 @@ def join_bitmaps(
     distinct, starts = sizes
     (rows,) = scratch
     q_offsets, q_tokens, q_weights = q
-    d_offsets, d_tokens, d_weights = d
-    left, right, overlaps, q_counts, d_counts = out
-    capacity, counting = left.size, q_counts.size > 0
+    d_offsets, d_tokens, _ = d
     words, stride, base = d_words.shape[0], d_words.strides[0], d_words.ctypes.data
     # np.int64, because Numba would compile another version of the function for int
     # literals
     lo, hi, size = np.int64(0), np.int64(0), 0
     first, last = 0, 0
     done = 0
-    total = listed = candidates = pairs = 0
     k = state[NEXT]
     while k < q_weights.size and state[STOP] == 0:
-        begun, before = done, (total, listed, candidates, pairs)
+        begun, before = done, copied(tally)
         begin, end = q_offsets[k], q_offsets[k + 1]
         if end - begin != size:
             size = end - begin
@@ -178,7 +206,7 @@ def join_bitmaps(
             first, last = starts[lo], starts[hi]
         stop = min(k, last) if is_self_join else last
         probe = q_bits.ctypes.data + 8 * words * k
-        listed += max(stop - first, 0)
+        tally[TALLY_LISTED] += max(stop - first, 0)
         place = first
         while place < stop:
             tail = min(place + SWEEP_LANES, stop)
@@ -187,7 +215,7 @@ def join_bitmaps(
                 base + 8 * place, stride, words, probe, rows[1, largest]
             )
             near &= (1 << (tail - place)) - 1
-            candidates += count_bits(near)
+            tally[CANDIDATES] += count_bits(near)
             while near != 0:
                 other = place + lowest_bit(near)
                 near &= near - 1
@@ -199,27 +227,16 @@ def join_bitmaps(
                 if found >= min_overlap and (
                     not limits[4] or found < beyond(limits, size, over - there)
                 ):
-                    pairs += 1
-                    total += q_weights[k] * d_weights[other]
-                    if counting:
-                        q_counts[k] += d_weights[other]
-                        d_counts[other] += q_weights[k]
-                    if capacity > 0:
-                        if done < capacity:
-                            left[done], right[done], overlaps[done] = k, other, found
-                        done += 1
+                    done = add_pair(q, d, k, other, found, out, done, tally)
             place += SWEEP_LANES
-        if done > capacity:
-            done, (total, listed, candidates, pairs) = begun, before
+        if done > out[0].size:
+            done = begun
+            tally[0], tally[1], tally[2], tally[3], tally[4] = before
             break
         k += 1
     state[NEXT] = k if k < q_weights.size else -1
     state[DONE] = done
-    tally[TOTAL] += total
-    tally[TALLY_LISTED] += listed
-    tally[CANDIDATES] += candidates
-    tally[VERIFIED] += candidates
-    tally[PAIRS] += pairs
+    tally[VERIFIED] = tally[CANDIDATES]
 
 
 Index = tuple[Array, Array, Array, Array, Array, Array, Array, Array]
@@ -233,18 +250,62 @@ token in the unit's sets, and the bitmap of its first set.
 
 
 @device_function
-def add_unit(unit: int, d: Side, d_bits: Array, index: Index) -> None:
-    """Add the entries of a unit to the index."""
+def add_units(first: int, stop: int, d: Side, d_bits: Array, index: Index) -> int:
+    """Add the entries of units to the index. Return the number of units that it has."""
     d_offsets, d_tokens, _ = d
     _, d_units, _, d_prefixes, lists, units, places, words_of = index
-    mask, begin = lists.shape[0] - 1, d_offsets[d_units[unit]]
-    for p in range(d_prefixes[d_offsets[d_units[unit] + 1] - begin]):
-        bucket = d_tokens[begin + p] & mask
-        entry = lists[bucket, 1]
-        lists[bucket, 1] += 1
-        units[entry], places[entry] = unit, p
-        for w in range(words_of.shape[0]):
-            words_of[w, entry] = d_bits[unit, w]
+    mask = lists.shape[0] - 1
+    for unit in range(first, stop):
+        begin = d_offsets[d_units[unit]]
+        for p in range(d_prefixes[d_offsets[d_units[unit] + 1] - begin]):
+            bucket = d_tokens[begin + p] & mask
+            entry = lists[bucket, 1]
+            lists[bucket, 1] += 1
+            units[entry], places[entry] = unit, p
+            for w in range(words_of.shape[0]):
+                words_of[w, entry] = d_bits[unit, w]
+    return max(first, stop)
+
+
+@inline_function
+def join_units(
+    q: Side,
+    d: Side,
+    k: int,
+    unit: int,
+    index: Index,
+    i: int,
+    place: int,
+    is_self_join: bool,
+    overlaps: tuple[int, int],
+    out: Out,
+    done: int,
+    tally: Array,
+) -> int:
+    """Find the pairs of two units, whose first common tokens are at `i` and at `place`.
+    Return the number of pairs for `out` so far.
+
+    `overlaps`: the smallest overlap of a match, and the smallest that is too large.
+    """
+    q_offsets, q_tokens, _ = q
+    d_offsets, d_tokens, _ = d
+    q_units, d_units = index[0], index[1]
+    x, y = d_units[unit], d_units[unit + 1]
+    for one in range(q_units[k], q_units[k + 1]):
+        for two in range(x, min(y, one) if is_self_join else y):
+            found = common(
+                q_tokens,
+                q_offsets[one] + i + 1,
+                q_offsets[one + 1],
+                d_tokens,
+                d_offsets[two] + place + 1,
+                d_offsets[two + 1],
+                1,
+                overlaps[0],
+            )
+            if overlaps[0] <= found < overlaps[1]:
+                done = add_pair(q, d, one, two, found, out, done, tally)
+    return done
 
 
 @kernel
@@ -274,10 +335,8 @@ def join_lists(
     distinct, starts = sizes
     rows, last_probe = scratch
     q_offsets, q_tokens, q_weights = q
-    d_offsets, d_tokens, d_weights = d
-    left, right, overlaps, q_counts, d_counts = out
+    d_offsets, d_tokens, _ = d
     q_units, d_units, q_prefixes, _, lists, units, places, words_of = index
-    capacity, counting = left.size, q_counts.size > 0
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
     # a unit can have several sets, which can match each other
@@ -287,10 +346,9 @@ def join_lists(
     lo, hi, size = np.int64(0), np.int64(0), 0
     first, last = 0, 0
     done, filled = 0, state[FILLED]
-    total = listed = candidates = verified = pairs = 0
     k = state[NEXT]
     while k < q_units.size - 1 and state[STOP] == 0:
-        begun, before = done, (total, listed, candidates, verified, pairs)
+        begun, before = done, copied(tally)
         state[STAMP] += 1
         visit = state[STAMP]
         begin, end = q_offsets[q_units[k]], q_offsets[q_units[k] + 1]
@@ -299,9 +357,7 @@ def join_lists(
             lo, hi = set_rows(limits, size, lo, hi, distinct, rows)
             first, last = starts[lo], starts[hi]
         reach = (k + grouped) if is_self_join else d_units.size - 1
-        while filled < reach:
-            add_unit(filled, d, d_bits, index)
-            filled += 1
+        filled = add_units(filled, reach, d, d_bits, index)
         probe = q_bits.ctypes.data + 8 * words * k
         # a complete index also has later units
         kind, behind = hi, min(last, reach)
@@ -321,7 +377,7 @@ def join_lists(
                 tail = min(entry + SWEEP_LANES, stop)
                 other = d_units[min(units[tail - 1], behind - 1)]
                 differ = rows[1, d_offsets[other + 1] - d_offsets[other]]
-                listed += tail - entry
+                tally[TALLY_LISTED] += tail - entry
                 near = similar_bits(base + 8 * entry, stride, words, probe, differ)
                 near &= (1 << (tail - entry)) - 1
                 while near != 0:
@@ -341,56 +397,35 @@ def join_lists(
                     many = (q_units[k + 1] - q_units[k]) * (y - x)
                     if is_self_join and unit == k:
                         many = (y - x) * (y - x - 1) // 2
-                    candidates += many
+                    tally[CANDIDATES] += many
                     if positions and min(size - i, long - place) < min_overlap:
                         continue
-                    verified += many
+                    tally[VERIFIED] += many
                     too_large = beyond(limits, size, long) if limits[4] else long + 1
-                    for one in range(q_units[k], q_units[k + 1]):
-                        for two in range(x, min(y, one) if is_self_join else y):
-                            found = common(
-                                q_tokens,
-                                q_offsets[one] + i + 1,
-                                q_offsets[one + 1],
-                                d_tokens,
-                                d_offsets[two] + place + 1,
-                                d_offsets[two + 1],
-                                1,
-                                min_overlap,
-                            )
-                            if min_overlap <= found < too_large:
-                                pairs += 1
-                                total += q_weights[one] * d_weights[two]
-                                if counting:
-                                    q_counts[one] += d_weights[two]
-                                    d_counts[two] += q_weights[one]
-                                if capacity > 0:
-                                    if done < capacity:
-                                        left[done], right[done], overlaps[done] = (
-                                            one,
-                                            two,
-                                            found,
-                                        )
-                                    done += 1
+                    done = join_units(
+                        q,
+                        d,
+                        k,
+                        unit,
+                        index,
+                        i,
+                        place,
+                        is_self_join,
+                        (min_overlap, too_large),
+                        out,
+                        done,
+                        tally,
+                    )
                 entry += SWEEP_LANES
-        if done > capacity:
-            done, (total, listed, candidates, verified, pairs) = begun, before
+        if done > out[0].size:
+            done = begun
+            tally[0], tally[1], tally[2], tally[3], tally[4] = before
             break
         k += 1
     if k == q_units.size - 1:
-        while filled < d_units.size - 1:
-            add_unit(filled, d, d_bits, index)
-            filled += 1
-    state[NEXT], state[FILLED], state[DONE] = (
-        k if k < q_units.size - 1 else -1,
-        filled,
-        done,
-    )
-    tally[TOTAL] += total
-    tally[TALLY_LISTED] += listed
-    tally[CANDIDATES] += candidates
-    tally[VERIFIED] += verified
-    tally[PAIRS] += pairs
+        filled = add_units(filled, d_units.size - 1, d, d_bits, index)
+    state[NEXT] = k if k < q_units.size - 1 else -1
+    state[FILLED], state[DONE] = filled, done
 
 
 @kernel
