@@ -49,8 +49,7 @@ PER_CLUSTER = 4
 """Minimum number of sample points per cluster for "auto"."""
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(NamedTuple):
     """The width of windows at borders of clusters, and bounds of rounding errors, both
     in the kernels' units.
 

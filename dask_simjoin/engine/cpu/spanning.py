@@ -315,8 +315,11 @@ class CpuSpanner:
         last, parent, rows = (np.empty(most, np.int32) for _ in range(3))
         birth = np.empty(most)
         given = hierarchy.condense(
-            *(np.require(ends, np.int32, ["C", "W"]) for ends in (start, end)),
-            away,
+            (
+                np.require(start, np.int32, ["C", "W"]),
+                np.require(end, np.int32, ["C", "W"]),
+                away,
+            ),
             min_rows,
             nodes,
             np.empty(n, np.int32),

@@ -19,7 +19,11 @@ from dask_simjoin.engine.cpu.sinks import Sink
 from dask_simjoin.engine.index.cpu_tiles import TilesLayout
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, Index, Norm
-from dask_simjoin.papers.cluster_index import KMeansLayout, make_kmeans_layout
+from dask_simjoin.papers.cluster_index import (
+    KMeansLayout,
+    Windows,
+    make_kmeans_layout,
+)
 from dask_simjoin.papers.cpu import nested
 from dask_simjoin.papers.cpu.nested import end as end
 from dask_simjoin.papers.cpu.nested import points as points
@@ -69,11 +73,7 @@ def rows_near(
     centers: Array,
     j: int,
     last: int,
-    before: float,
-    scale: float,
-    gap: float,
-    slack: float,
-    tiny: float,
+    windows: Windows,
     root: float,
     norm: Kind,
     out: Array,
@@ -82,10 +82,11 @@ def rows_near(
     return their number.
 
     Only clusters before `last` are searched. `y`: rows sorted by cluster; `starts`:
-    start of each cluster. `totals`: total from each row to its own center. `gap`: width
-    of the window. `root`: exponent that converts totals to distances, or 0 to compare
-    squared distances. Rows with NaN are written, too.
+    start of each cluster. `totals`: total from each row to its own center. `root`:
+    exponent that converts totals to distances, or 0 to compare squared distances. Rows
+    with NaN are written, too.
     """
+    before, scale, gap, slack, tiny = windows
     n = 0
     for i in range(last):
         if i == j or starts[i] == starts[i + 1]:
@@ -156,11 +157,7 @@ def near(
         layout.centers,
         cluster,
         last,
-        w.before,
-        w.scale,
-        w.gap * share,
-        w.slack,
-        w.tiny,
+        w._replace(gap=w.gap * share),
         root,
         kind_of(layout.norm),
         out,

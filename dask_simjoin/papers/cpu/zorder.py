@@ -232,29 +232,28 @@ def look(
     firsts: Array,
     lasts: Array,
     listed: Array,
-    q_y: Array,
-    q_names: Array,
-    rows: Array,
-    d_y: Array,
-    d_names: Array,
+    q: tuple[Array, Array, Array],
+    d: tuple[Array, Array],
     is_self_join: bool,
     bound: float,
     norm: Kind,
-    best_d2: Array,
-    best_name: Array,
-    new_d2: Array,
-    new_name: Array,
+    best: tuple[Array, Array],
+    new: tuple[Array, Array],
 ) -> int:
     """Update the neighbors of queries with a part of a list; return the number of
     compared rows.
 
     `queries`: positions of the queries. `listed`: positions of the rows in list order;
-    a query is compared with the part from `firsts` to `lasts`. `rows`: row of each
-    query in `best_d2` and `best_name`. `new_d2`, `new_name` (1,): scratch. A row that
-    is a neighbor already, from another list, is skipped. Rounded terms are not
-    negative. So if a partial sum is above the worst neighbor's total, the full sum is
-    above it, too.
+    a query is compared with the part from `firsts` to `lasts`. `q`, `d`: points and
+    row ids; for queries also their rows in `best`. `best`: totals and row ids of the
+    neighbors. `new`: scratch for one of each. A row that is a neighbor already, from
+    another list, is skipped. Rounded terms are not negative. So if a partial sum is
+    above the worst neighbor's total, the full sum is above it, too.
     """
+    q_y, q_names, rows = q
+    d_y, d_names = d
+    best_d2, best_name = best
+    new_d2, new_name = new
     dims, k, compared = q_y.shape[1], best_d2.shape[1], 0
     for s in range(queries.size):
         p = np.int64(queries[s])
@@ -560,18 +559,13 @@ def nearest(
     if not (n and m and k):
         return 0
     arguments = (
-        q["y"],
-        q["names"],
-        q["order"],
-        d["y"],
-        d["names"],
+        (q["y"], q["names"], q["order"]),
+        (d["y"], d["names"]),
         is_self_join,
         bound2,
         kind_of(layout.norm),
-        best_d2,
-        best_name,
-        np.empty(1),
-        np.empty(1, np.int64),
+        (best_d2, best_name),
+        (np.empty(1), np.empty(1, np.int64)),
     )
     every, compared = np.arange(n, dtype=np.int32), 0
     begins, ends = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -605,7 +599,7 @@ def _rest(
     """Compare queries `some` with the shortest interval that contains all rows of the
     box around them.
     """
-    best_d2, bound2 = arguments[8], arguments[6]
+    _, _, _, bound2, _, (best_d2, _), _ = arguments
     x, rows = q["y"][some], q["order"][some]
     far = np.minimum(best_d2[rows, -1], bound2)
     half_widths = np.nextafter(reaches(layout.norm, far), math.inf)[:, None]

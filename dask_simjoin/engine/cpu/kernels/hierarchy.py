@@ -75,9 +75,7 @@ def _join_rings(ring: Array, a: np.int64, b: np.int64) -> np.int64:
 
 @kernel
 def condense(
-    left: Array,
-    right: Array,
-    away: Array,
+    edges: tuple[Array, Array, Array],
     min_rows: int,
     nodes: Array,
     own: Array,
@@ -98,7 +96,7 @@ def condense(
     single cluster continues. Several clusters are children of a new one. Rows that
     waited leave this cluster at the length of the step.
 
-    `left`, `right`, `away` (n-1,): rows and length of each edge. `min_rows`: at most n.
+    `edges`: the two rows and the length of each edge (n-1,). `min_rows`: at most n.
     `nodes` (n, 2), int32: -1 and the row itself, for each row. `own` (n,), `ring`,
     `waiting`: scratch. Output: the second column of `nodes` has, for each row, an edge
     of the step that makes it leave its cluster. `leaves` (n-1,): this cluster, for
@@ -110,6 +108,7 @@ def condense(
     # least `min_rows` rows, `own` of the root is a cluster. During a step, the clusters
     # of a component are in a ring. `waiting` of this cluster is a row of the component
     # that waits, or -1.
+    left, right, away = edges
     number, stop = 0, 0
     next_row, first_node = nodes[:, 1], nodes.ctypes.data
     while stop < left.size:

@@ -397,7 +397,12 @@ def _filter(way: str) -> Any:
     some = {"words": _in_words, "longs": _in_longs}[way]
 
     @llvm_function(
-        types.uint64, *(types.int64,) * 9, types.int32, types.uint64, types.int64
+        types.uint64,
+        *(types.int64,) * 5,
+        types.UniTuple(types.int64, 4),
+        types.int32,
+        types.uint64,
+        types.int64,
     )
     def quantized_filter(
         builder: Builder,
@@ -406,10 +411,7 @@ def _filter(way: str) -> Any:
         steps: Value,
         rows: Value,
         take: Value,
-        i0: Value,
-        i1: Value,
-        i2: Value,
-        i3: Value,
+        queries: Value,
         least: Value,
         passing: Value,
         out: Value,
@@ -422,10 +424,10 @@ def _filter(way: str) -> Any:
 
         `tile`: address of the points' bytes [steps][64][4]. `first`: address of their
         terms, 64 int32 or pairs of int16. `rows`: address of all queries' bytes
-        [steps][4]. `take`: address of their terms, int32 or pairs of int16. `i0..i3`:
+        [steps][4]. `take`: address of their terms, int32 or pairs of int16. `queries`:
         numbers of the 4 queries. `passing`: mask of points that always pass.
         """
-        numbers = i0, i1, i2, i3
+        numbers = cgutils.unpack_tuple(builder, queries, 4)
         step = builder.mul(steps, const(STEP))
         points = [builder.add(rows, builder.mul(i, step)) for i in numbers]
         limits = [
