@@ -31,7 +31,10 @@ from tornado.ioloop import IOLoop
 from dask_simjoin.catalog import HOME
 from dask_simjoin.request.columns import optional
 from dask_simjoin.request.messages import size_text
-from dask_simjoin.sizes import MOMENT
+from dask_simjoin.sizes import (
+    MOMENT,
+    TRIES,
+)
 
 LARGE_BYTES, LARGE_SECONDS = 4 * 2**30, 300.0
 """Ask for confirmation if the estimated bytes of the result, or seconds of the join,
@@ -181,7 +184,7 @@ def _cluster(backend: str) -> Any:
     return optional("dask_cuda", "dask-cuda", "Clusters of GPUs").LocalCUDACluster
 
 
-SIGNAL_SECONDS = 5.0
+SIGNAL_SECONDS = TRIES * MOMENT
 """A signal that follows another within this many seconds is ignored: a closing terminal
 sends several.
 """

@@ -141,7 +141,7 @@ Indexes in older formats are read by these functions. Their next version is writ
 `FORMAT`.
 """
 
-DIGITS = 20
+DIGITS = len(str(2**64))
 """Number of digits for versions in file names, so that the names sort by version."""
 
 ENDING = ".json"

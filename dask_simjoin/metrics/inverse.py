@@ -15,16 +15,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from dask_simjoin.metrics.norms import NORMAL, Array, ArrayModule
-from dask_simjoin.sizes import BATCH, IN_CACHE
+from dask_simjoin.sizes import (
+    BATCH,
+    FEW,
+    IN_CACHE,
+)
 
 Threshold = Callable[[Array], Array]
 """A function of distances (n,), float64. It never decreases."""
 
 LARGEST = int(np.array(np.inf).view(np.int64))
 """Bit pattern of infinity."""
-
-NEAR_FLOATS = 4
-"""A search first tries this many floats below and above the guess."""
 
 
 def in_blocks(
@@ -76,8 +77,9 @@ def _searched(
     totals: np.ndarray, guess: np.ndarray, threshold: Threshold
 ) -> np.ndarray:
     """Return the bit patterns of `smallest` by a binary search; `guess`: bit patterns."""
-    low = np.maximum(guess - NEAR_FLOATS, -1)
-    high = np.minimum(guess + NEAR_FLOATS, LARGEST)
+    # first search a few floats below and above the guess
+    low = np.maximum(guess - FEW, -1)
+    high = np.minimum(guess + FEW, LARGEST)
 
     def enough(bits: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
         found: np.ndarray = threshold(bits.view(np.float64)) >= totals[rows]

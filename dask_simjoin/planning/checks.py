@@ -604,12 +604,6 @@ def check_at_once(
         )
 
 
-MATCH_BYTES = 64
-"""Memory for each pair of a one-to-one matching: two row numbers, the total and the
-order. While the pairs of several tasks are joined, there are two copies.
-"""
-
-
 def check_matching(
     free: int | None, cause: Cause, pairs: float, counted: bool = True
 ) -> None:
@@ -623,7 +617,7 @@ def check_matching(
     check_at_once(
         free,
         f"{pairs:,.0f}" if counted else f"an estimated {about_many(pairs)} or more",
-        pairs * MATCH_BYTES,
+        pairs * ROW_BYTES,
         f"matching='greedy' needs all pairs at once: {cause.option}",
         f"{cause.smaller}{'' if cause.kind else mutual}.",
     )

@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 from dask.utils import format_bytes
 
-from dask_simjoin.planning.checks import MATCH_BYTES, task_bytes
+from dask_simjoin.planning.checks import task_bytes
 from dask_simjoin.planning.outputs import describe_tasks
 from dask_simjoin.reports.svg import Matrix, Picture, matrix
 from dask_simjoin.request.columns import new_axes
+from dask_simjoin.sizes import ROW_BYTES
 
 Facts = tuple[tuple[str, Callable[[Any], str | None]], ...]
 """The facts of a report, as (label, function). The function returns the text of the
@@ -299,7 +300,7 @@ class BlockReport(PicturedReport):
         partition of the result; or all pairs that are matched one to one.
         """
         found = task_bytes(self._largest_bytes, self._largest_partition)
-        return round(max(found, MATCH_BYTES * self.pairs if self.spec.matching else 0))
+        return round(max(found, ROW_BYTES * self.pairs if self.spec.matching else 0))
 
     @property
     def _reading(self) -> str | None:

@@ -86,7 +86,7 @@ def test_rows_shuffled_between_processes(client, x, ids, monkeypatch):
     chosen = {"partitioning": "spatial", "blocksize": 200 * 40}
     few = ddf.simjoin.self_join(EPS * 1.01, on=["c0", "c1", "c2"], id="name", **chosen)
     assert few.expr.plan.chunks.method == "tasks"
-    monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9)
+    monkeypatch.setattr(cluster, "fits_in_memory", lambda *_: False)
     pairs = ddf.simjoin.self_join(EPS, on=["c0", "c1", "c2"], id="name", **chosen)
     plan = pairs.expr.plan
     assert plan.partitioning == "spatial"
@@ -107,7 +107,7 @@ def test_rows_shuffled_between_processes(client, x, ids, monkeypatch):
 
 def test_large_partitions_are_sent_in_pieces(client, x, monkeypatch):
     """Each is read once, and shuffles hold no more than a share of a worker's memory."""
-    monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9)
+    monkeypatch.setattr(cluster, "fits_in_memory", lambda *_: False)
     frame = frame_of(x)
     frame.iloc[7, 0] = np.nan
     ddf = dd.from_pandas(frame, npartitions=3, sort=False)
@@ -225,7 +225,7 @@ def part(number, x, gate):
 
 
 def test_planned_on_a_cluster_and_computed_without_one(client, x, monkeypatch):
-    monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9)
+    monkeypatch.setattr(cluster, "fits_in_memory", lambda *_: False)
     pairs = dd.from_pandas(frame_of(x), npartitions=5).simjoin.self_join(
         EPS, partitioning="spatial", blocksize=200 * 32
     )
@@ -247,7 +247,7 @@ def test_planned_on_a_cluster_and_computed_by_another_scheduler(
     """What compute(scheduler=...) names, Dask tells only its tasks: they refuse, and
     the remedies help.
     """
-    monkeypatch.setattr(cluster, "IN_MEMORY", 1e-9)
+    monkeypatch.setattr(cluster, "fits_in_memory", lambda *_: False)
 
     def join():
         ddf = dd.from_pandas(frame_of(x), npartitions=5)

@@ -187,12 +187,10 @@ def optics_of_chunk(
     return order_rows([n], [part])[0]
 
 
-MIN_DENSE_EDGES = 1 << 21
-"""Up to this many edges are stored, even if rows are dense."""
-
 DENSE_SHARE = 64
 """Edges are computed again instead of stored if at least 1 / DENSE_SHARE of all pairs
-of rows are edges. Then comparing a row with all others is not slower.
+of rows are edges. Then comparing a row with all others is not slower. Up to
+`PAIRS_AT_ONCE` edges are always stored.
 """
 
 
@@ -202,9 +200,7 @@ def is_dense(block_pair: BlockPair, pairs: float) -> bool:
     """
     rows, edges = len(block_pair.query["ids"]), 2 * pairs
     return (
-        block_pair.xp is np
-        and edges > MIN_DENSE_EDGES
-        and edges * DENSE_SHARE > rows**2
+        block_pair.xp is np and edges > PAIRS_AT_ONCE and edges * DENSE_SHARE > rows**2
     )
 
 

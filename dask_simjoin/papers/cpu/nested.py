@@ -23,8 +23,10 @@ ACROSS, ROTATION, TRIANGLE = range(3)
 schedules.
 """
 
-NEEDED = 3
-"""Index of the needed capacity in `state`."""
+JOB, UNIT, QUERY, NEEDED = range(4)
+"""Indexes in `state`: the job, the unit and the query that come next, and the needed
+capacity.
+"""
 
 
 @device_function
@@ -104,7 +106,7 @@ def join(
     left, right, cap, counting, q_counts, d_counts = target
     dims = q_y.shape[1]
     n = 0
-    for job in range(state[0], len(jobs)):
+    for job in range(state[JOB], len(jobs)):
         q_first, q_stop, d_first, d_stop, kind = jobs[job]
         rows = block if kind != TRIANGLE else 1
         for a in range(-(-(q_stop - q_first) // rows)):
@@ -119,7 +121,7 @@ def join(
                 number = -(-(d_stop - first) // block)
             for step in range(number):
                 unit = a * (-(-(d_stop - d_first) // block) + 1) + step
-                if unit < state[1]:
+                if unit < state[UNIT]:
                     continue
                 at = first + step * block
                 if kind == ROTATION:
@@ -130,9 +132,9 @@ def join(
                 for j in range(width):
                     for k in range(dims):
                         staged[k, j] = d_y[at + j, k]
-                for p in range(max(begin, state[2]), end):
+                for p in range(max(begin, state[QUERY]), end):
                     if not counting and n + width > cap:
-                        state[0], state[1], state[2], state[NEEDED] = (
+                        state[JOB], state[UNIT], state[QUERY], state[NEEDED] = (
                             job,
                             unit,
                             p,
@@ -165,8 +167,8 @@ def join(
                                 one, two = two, one
                             left[n], right[n] = one, two
                             n += 1
-                state[2] = 0
-        state[1] = 0
+                state[QUERY] = 0
+        state[UNIT] = 0
     state[NEEDED] = 0
     return n
 

@@ -21,7 +21,12 @@ from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.columns import MAX_CAPACITY
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_lists import take_in, worse
-from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
+from dask_simjoin.engine.cpu.kernels.totals import (
+    STEP,
+    Kind,
+    add_term,
+    kind_of,
+)
 from dask_simjoin.engine.cpu.sinks import NamedPairs, Sink
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
@@ -44,9 +49,6 @@ from dask_simjoin.sizes import IN_CACHE
 
 CANDIDATES, COMPARISONS, PAIRS = range(3)
 """Indexes in `counters`: rows in intervals, compared rows, pairs."""
-
-SUM_STEP = 8
-"""A sum is compared with the threshold after every this many terms."""
 
 
 @kernel
@@ -199,9 +201,9 @@ def walk_list(
             row = j if in_order else other
             total, k = 0.0, 0
             while k < dims:
-                for m in range(k, min(k + SUM_STEP, dims)):
+                for m in range(k, min(k + STEP, dims)):
                     total = add_term(total, q_y[p, m] - d_y[row, m], norm)
-                k += SUM_STEP
+                k += STEP
                 if total > threshold:
                     break
             if total > threshold:
@@ -267,9 +269,9 @@ def look(
             limit = min(bound, best_d2[row, k - 1])
             total, m = 0.0, 0
             while m < dims:
-                for c in range(m, min(m + SUM_STEP, dims)):
+                for c in range(m, min(m + STEP, dims)):
                     total = add_term(total, q_y[p, c] - d_y[place, c], norm)
-                m += SUM_STEP
+                m += STEP
                 if total > limit:
                     break
             if total > limit or not worse(

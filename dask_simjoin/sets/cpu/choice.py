@@ -19,16 +19,13 @@ from dask_simjoin.sets.methods import (
     Bitmap,
     SetMethod,
 )
-from dask_simjoin.sizes import PROBED
+from dask_simjoin.sizes import (
+    ENTRY_BYTES,
+    PROBED,
+)
 
 WORDS = (1, 2, 4, 8, 16, 32, 64)
 """The sizes that a bitmap may have, in words of 64 bits."""
-
-
-MAX_BITMAP_BYTES = 16
-"""If the joiner chooses the size of bitmaps, they take at most this many bytes per
-token in a block.
-"""
 
 
 PARTNERS = 15
@@ -102,9 +99,10 @@ def choose(method: SetMethod | None, work: Work) -> SetChoice:
     # an index copies a set's bitmap to each entry of the set; without an index, there
     # are two copies per set
     entries = work.entries / max(work.indexed, 1)
+    # bitmaps take at most `ENTRY_BYTES` per token of a block
     max_words = {
-        True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),
-        False: MAX_BITMAP_BYTES * work.mean_size / 16,
+        True: ENTRY_BYTES / (8 * max(entries, 1 / ENTRY_BYTES)),
+        False: ENTRY_BYTES * work.mean_size / 16,
     }
     of_method = [
         one

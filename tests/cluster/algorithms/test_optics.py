@@ -254,7 +254,7 @@ def test_dense_rows_are_ordered_without_storing_edges(min_samples, dims, monkeyp
         frame = pd.DataFrame(table, columns=[f"x{k}" for k in range(dims)])
         expected = frame.simjoin.optics(0.75, min_samples)
         with monkeypatch.context() as patch:
-            patch.setattr(optics, "MIN_DENSE_EDGES", 0)
+            patch.setattr(optics, "PAIRS_AT_ONCE", 0)
             patch.setattr(optics, "edges_of_block", None)
             found = frame.simjoin.optics(0.75, min_samples)
         for name in expected:

@@ -49,6 +49,7 @@ from dask_simjoin.engine.cpu.kernels.tile_simd import (
     lowest_bit,
 )
 from dask_simjoin.engine.cpu.kernels.totals import (
+    STEP,
     Kind,
     Squares,
     add_terms,
@@ -64,15 +65,12 @@ VECTORS = 4
 fit into registers.
 """
 
-UNROLLED_DIMS = 4
-"""Up to this number of dimensions, the loop over dimensions is unrolled."""
-
 
 def _by_dims(
     builder: Builder, dims: Value, norm: NormValue, emit: Callable[[int | None], None]
 ) -> None:
     """Emit unrolled code, ``emit(d)``, for each number of dimensions d up to
-    `UNROLLED_DIMS`; and a loop.
+    `STEP`; and a loop.
 
     ``emit(None)`` emits the loop, which handles more dimensions. At run time, `dims`
     selects the code.
@@ -83,7 +81,7 @@ def _by_dims(
     done = builder.append_basic_block("dims.done")
     general = builder.append_basic_block("dims.any")
     switch = builder.switch(dims, general)
-    for d in range(1, UNROLLED_DIMS + 1):
+    for d in range(1, STEP + 1):
         block = builder.append_basic_block(f"dims.{d}")
         switch.add_case(const(d), block)
         builder.position_at_end(block)
@@ -299,7 +297,7 @@ def box_gaps(
                 near = builder.shl(near, const(g * vector.count))
                 builder.store(builder.or_(builder.load(mask), near), mask)
 
-    # boxes are float32 only with the filter, which is used in more than `UNROLLED_DIMS`
+    # boxes are float32 only with the filter, which is used in more than `STEP`
     # dimensions
     if number is F32:
         emit(None)

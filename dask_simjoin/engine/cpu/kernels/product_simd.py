@@ -66,12 +66,6 @@ With 6 queries this gives 24 sums for the 32 registers of AVX-512, or 12 sums fo
 registers of AVX2.
 """
 
-PARTS = TILE * 4 // (VECTORS * REGISTER)
-"""Number of parts that a tile is split into.
-
-A part stays in a core's first-level cache while it is compared with all queries.
-"""
-
 
 @llvm_function(types.boolean, *(types.int64,) * 9)
 def part_products(
@@ -190,7 +184,8 @@ def filter_tile(
     for t in range(masks.size):
         masks[t] = NONE
     some = False
-    for part in range(PARTS):
+    # a part of the tile stays in the first-level cache while all queries are compared
+    for part in range(TILE * 4 // (VECTORS * REGISTER)):
         for group in range(0, n, QUERIES):
             some |= part_products(
                 tile,
