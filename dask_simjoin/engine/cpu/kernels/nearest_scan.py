@@ -49,9 +49,7 @@ from dask_simjoin.engine.cpu.kernels.tile_simd import (
     lowest_bit,
 )
 from dask_simjoin.engine.cpu.kernels.totals import (
-    STEP,
     Kind,
-    Squares,
     add_terms,
     larger,
     zeros,
@@ -66,57 +64,20 @@ fit into registers.
 """
 
 
-def _by_dims(
-    builder: Builder, dims: Value, norm: NormValue, emit: Callable[[int | None], None]
-) -> None:
-    """Emit unrolled code, ``emit(d)``, for each number of dimensions d up to
-    `STEP`; and a loop.
-
-    ``emit(None)`` emits the loop, which handles more dimensions. At run time, `dims`
-    selects the code.
-    """
-    if norm.kind is not Squares:
-        emit(None)
-        return
-    done = builder.append_basic_block("dims.done")
-    general = builder.append_basic_block("dims.any")
-    switch = builder.switch(dims, general)
-    for d in range(1, STEP + 1):
-        block = builder.append_basic_block(f"dims.{d}")
-        switch.add_case(const(d), block)
-        builder.position_at_end(block)
-        emit(d)
-        builder.branch(done)
-    builder.position_at_end(general)
-    emit(None)
-    builder.branch(done)
-    builder.position_at_end(done)
-
-
 def _totals(
     builder: Builder,
     dims: Value,
-    unrolled: int | None,
     vector: LLVMType,
     norm: NormValue,
     differences: Callable[[Value], Callable[[int], Value]],
 ) -> list[Value]:
     """Vectors of totals, summed over the dimensions in order.
 
-    `differences(k)(n)`: emits vector n of the differences in dimension k. `unrolled`:
-    see `_by_dims`.
+    `differences(k)(n)`: emits vector n of the differences in dimension k.
     """
     slots = zeros(builder, vector, VECTORS)
-
-    def step(k: Any) -> None:
+    with cgutils.for_range_slice(builder, const(0), dims, const(1)) as (k, _):
         add_terms(builder, norm, slots, differences(k))
-
-    if unrolled is None:
-        with cgutils.for_range_slice(builder, const(0), dims, const(1)) as (k, _):
-            step(k)
-    else:
-        for k in range(unrolled):
-            step(const(k))
     return [builder.load(slot) for slot in slots]
 
 
@@ -140,33 +101,30 @@ def tile_totals(
     width = REGISTER
     mask = cgutils.alloca_once_value(builder, const(0))
 
-    def emit(unrolled: int | None) -> None:
-        bound = splat(builder, limit, vector)
-        for first in range(0, TILE // vector.count, VECTORS):
+    bound = splat(builder, limit, vector)
+    for first in range(0, TILE // vector.count, VECTORS):
 
-            def differences(k: Value, first: int = first) -> Value:
-                offset = builder.mul(k, const(TILE * 8))
-                row = builder.add(tile, offset)
-                p = splat(
-                    builder, load(builder, builder.add(point, offset), F64, 8), vector
+        def differences(k: Value, first: int = first) -> Value:
+            offset = builder.mul(k, const(TILE * 8))
+            row = builder.add(tile, offset)
+            p = splat(
+                builder, load(builder, builder.add(point, offset), F64, 8), vector
+            )
+
+            def difference(n: int) -> Value:
+                z = load(
+                    builder, builder.add(row, const((first + n) * width)), vector, 8
                 )
+                return builder.fsub(z, p)
 
-                def difference(n: int) -> Value:
-                    z = load(
-                        builder, builder.add(row, const((first + n) * width)), vector, 8
-                    )
-                    return builder.fsub(z, p)
+            return difference
 
-                return difference
-
-            totals = _totals(builder, dims, unrolled, vector, norm, differences)
-            for g, total in enumerate(totals, first):
-                store(builder, total, builder.add(out, const(g * width)), 8)
-                near = bits(builder, builder.fcmp_ordered("<=", total, bound))
-                near = builder.shl(near, const(g * vector.count))
-                builder.store(builder.or_(builder.load(mask), near), mask)
-
-    _by_dims(builder, dims, norm, emit)
+        totals = _totals(builder, dims, vector, norm, differences)
+        for g, total in enumerate(totals, first):
+            store(builder, total, builder.add(out, const(g * width)), 8)
+            near = bits(builder, builder.fcmp_ordered("<=", total, bound))
+            near = builder.shl(near, const(g * vector.count))
+            builder.store(builder.or_(builder.load(mask), near), mask)
     return builder.load(mask)
 
 
@@ -259,50 +217,42 @@ def box_gaps(
     mask = cgutils.alloca_once_value(builder, const(0))
     zero = ir.Constant(vector, [0.0] * vector.count)
 
-    def emit(unrolled: int | None) -> None:
-        for first in range(0, TILE // vector.count, VECTORS):
+    for first in range(0, TILE // vector.count, VECTORS):
 
-            def gaps(k: Value, first: int = first) -> Value:
-                offset = builder.mul(k, const(size))
-                lo = splat(
-                    builder,
-                    load(builder, builder.add(low, offset), number, size),
-                    vector,
+        def gaps(k: Value, first: int = first) -> Value:
+            offset = builder.mul(k, const(size))
+            lo = splat(
+                builder,
+                load(builder, builder.add(low, offset), number, size),
+                vector,
+            )
+            hi = splat(
+                builder,
+                load(builder, builder.add(high, offset), number, size),
+                vector,
+            )
+            row = builder.mul(k, const(TILE * size))
+
+            def gap(n: int) -> Value:
+                at = builder.add(row, const((first + n) * width))
+                a = builder.fsub(
+                    load(builder, builder.add(lower, at), vector, size), hi
                 )
-                hi = splat(
-                    builder,
-                    load(builder, builder.add(high, offset), number, size),
-                    vector,
+                b = builder.fsub(
+                    lo, load(builder, builder.add(upper, at), vector, size)
                 )
-                row = builder.mul(k, const(TILE * size))
+                return larger(builder, larger(builder, a, b), zero)
 
-                def gap(n: int) -> Value:
-                    at = builder.add(row, const((first + n) * width))
-                    a = builder.fsub(
-                        load(builder, builder.add(lower, at), vector, size), hi
-                    )
-                    b = builder.fsub(
-                        lo, load(builder, builder.add(upper, at), vector, size)
-                    )
-                    return larger(builder, larger(builder, a, b), zero)
+            return gap
 
-                return gap
-
-            totals = _totals(builder, dims, unrolled, vector, norm, gaps)
-            for g, total in enumerate(totals, first):
-                at = const(g * width)
-                store(builder, total, builder.add(out, at), size)
-                limit = load(builder, builder.add(limits, at), vector, size)
-                near = bits(builder, builder.fcmp_ordered("<=", total, limit))
-                near = builder.shl(near, const(g * vector.count))
-                builder.store(builder.or_(builder.load(mask), near), mask)
-
-    # boxes are float32 only with the filter, which is used in more than `STEP`
-    # dimensions
-    if number is F32:
-        emit(None)
-    else:
-        _by_dims(builder, dims, norm, emit)
+        totals = _totals(builder, dims, vector, norm, gaps)
+        for g, total in enumerate(totals, first):
+            at = const(g * width)
+            store(builder, total, builder.add(out, at), size)
+            limit = load(builder, builder.add(limits, at), vector, size)
+            near = bits(builder, builder.fcmp_ordered("<=", total, limit))
+            near = builder.shl(near, const(g * vector.count))
+            builder.store(builder.or_(builder.load(mask), near), mask)
     return builder.load(mask)
 
 
