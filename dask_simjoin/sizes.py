@@ -51,8 +51,8 @@ its chunk.
 
 ROW_BYTES = 64
 """Bytes that a row takes in addition to its values, while rows are sorted, grouped or
-merged; and bytes of a pair while pairs are matched: two copies of two row numbers, the
-total and the order.
+merged. Pairs that are matched take as many: two copies of both row numbers, the total
+and the order.
 """
 
 NANO = 1e-9

@@ -244,9 +244,10 @@ class Tables(NamedTuple):
     distinct: Array
     firsts: Array
     parts: Array
-    # for all possible lengths: the largest distance to a string that is not longer, and
-    # the position of the first indexed length that is not smaller
+    # for each possible length, the largest distance to a string that is not longer
     limits: Array
+    # for each possible length, the position of the first indexed length that is not
+    # smaller
     places: Array
     powers: Array
 
