@@ -60,19 +60,21 @@ def pairs_example(left: Frame, right: Frame, spec: RowSpec, how: str = INNER) ->
         name: kept[name] for name in (kept if spec.wanted is None else spec.wanted)
     }
     example = frames.result(columns, 0)
+    if how not in KEEPS:
+        return example
     sides = {
         "right": ("left", spec.id, spec.kept_left),
         "left": ("right", spec.other and spec.other.id, spec.kept_right),
     }
     dtypes = dict(zip(example.columns, example.dtypes, strict=True))
     optional = []
-    for keeps in KEEPS.get(how, ()):
+    for keeps in KEEPS[how]:
         side, id, kept = sides[keeps]
         for name in [side, *(name for name in kept if name in dtypes)]:
             if _are_unknown(getattr(dtypes[name], "categories", ())):
                 raise _unknown_categories(how, side, kept.get(name, id))
             optional.append(name)
-    return _with_optional(example, optional) if optional else example
+    return _with_optional(example, optional)
 
 
 def _unknown_categories(how: str, side: str, column: Hashable) -> ColumnError:

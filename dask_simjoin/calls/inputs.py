@@ -47,7 +47,7 @@ def example_ids(meta: Frame, spec: RowSpec) -> Ids:
     """Return an empty example of the row ids in a result. Raise an error for a
     MultiIndex, which cannot be ids.
     """
-    ids = row_ids(meta[spec.columns], spec.id)[:0]
+    ids = row_ids(meta, spec.id)[:0]
     if ids.nlevels > 1:
         raise ColumnError(
             "The index is a MultiIndex, whose labels cannot be ids in a result. Use "
