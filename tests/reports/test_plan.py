@@ -346,8 +346,9 @@ def test_many_tasks_are_told_with_a_remedy(ddf):
         "blocksize= above "
         "200 kB, or larger partitions"
     )
+    report = ddf.simjoin.plan(EPS, partitioning="entity", blocksize=6 * ROW)
+    assert "use a blocksize= above 144 B" in line(report, "tasks")
     report = ddf.simjoin.plan(k=1, blocksize=8 * ROW)
-    assert "use a blocksize= above 192 B" in line(report, "tasks")
     assert report.to_frame()["candidates"].sum() > report.pairs
 
 
