@@ -145,7 +145,7 @@ OPTIONS: Names = {
     "r": ("eps", "max_eps", "max_distance"),
     "threshold": ("eps", "max_eps", "max_distance", "similarity"),
     "distance_upper_bound": ("max_distance",),
-    "distance": ("return_distance",),
+    "distance": ("eps", "max_distance"),
     "min_pts": ("min_samples",),
     "min_points": ("min_samples",),
     "columns": ("on",),
@@ -173,6 +173,7 @@ OPTIONS: Names = {
     "max_eps": ("eps",),
     "minpts": ("min_samples",),
     "return_distance": ("return_similarity",),
+    "return_similarity": ("return_distance",),
     "max_dist": ("max_distance", "eps"),
     "distance_col": ("return_distance",),
     "lsuffix": ("suffixes",),
@@ -241,6 +242,19 @@ ONE_TABLE = (
     "join(), knn_join() and neighbor_counts() compare two tables. For the number of "
     "pairs, use neighbor_counts(eps, other=...).sum()"
 )
+OF_COLUMNS = (
+    "Multiply each column by a factor first: w ** 0.5 with metric='euclidean', w with "
+    "'manhattan', and w ** (1 / p) with 'minkowski'"
+)
+ONE_TO_ONE = (
+    "join(), set_join() and edit_join() use each row at most once with "
+    "matching='greedy'. For rows that are each other's nearest rows, use knn_join(other, "
+    "1, mutual=True)"
+)
+KEEP_BY_SIDE = (
+    "Name the columns of each table with keep=, as in keep={'left': 'name', 'right': "
+    "['id', 'name']}"
+)
 """Texts of `NO_OPTIONS` for several options each."""
 
 CONDITIONS = (NEAR_IN_TIME, IN_ORDER, OF_OTHER_GROUPS, IN_BOX)
@@ -276,7 +290,20 @@ NO_OPTIONS: dict[str, str] = {
     ),
     "inplace": "Verbs return a new object, and the frame does not change",
     "algorithm": "Use method= to choose the algorithm; all methods find the same pairs",
-    **dict.fromkeys(("max_rows", "limit", "nrows"), "Take .head(n) of the result"),
+    **dict.fromkeys(("max_rows", "nrows"), "Take .head(n) of the result"),
+    "limit": "Take .head(n) of the result. For the most similar row of each row, use "
+    "best=True in set_join() and edit_join(). For its n nearest rows, use "
+    "knn_join(other, n)",
+    "best": "Only set_join() and edit_join() have it. For the nearest row of each row, "
+    "use knn_join(other, 1), or within one table knn_join(k=1)",
+    **dict.fromkeys(("one_to_one", "matching"), ONE_TO_ONE),
+    **dict.fromkeys(
+        ("predicate", "op"),
+        "Leave it out: the rows of a pair are always within the distance eps=",
+    ),
+    **dict.fromkeys(
+        ("left_keep", "right_keep", "left_columns", "right_columns"), KEEP_BY_SIDE
+    ),
     "sort": "Sort the result, for example with .sort_values(['left', 'right'])",
     "keep": "It returns one value per row, which you can add to the frame: "
     "frame.assign(n=...)",
@@ -292,8 +319,8 @@ NO_OPTIONS: dict[str, str] = {
     "sample_weight": "Only an estimator takes weights of rows: "
     "dask_simjoin.cluster.DBSCAN(eps).fit(frame, sample_weight=...)",
     **dict.fromkeys(
-        ("w", "weights", "feature_weights", "column_weights"),
-        "Multiply each column by w ** (1 / p) first",
+        ("w", "weight", "weights", "feature_weights", "column_weights"),
+        OF_COLUMNS,
     ),
     "lower": "To ignore case, use tokenizer=dask_simjoin.sets.Words(lower=True)",
 }
@@ -320,7 +347,15 @@ NO_METRICS: dict[str, str] = (
         "Use set_self_join() to compare sets of tokens, and edit_self_join() to compare "
         "texts by edit distance",
     )
+    | dict.fromkeys(
+        ("seuclidean", "standardized_euclidean", "standardised_euclidean"),
+        "Divide each column by its standard deviation first, and use metric='euclidean'",
+    )
+    | dict.fromkeys(("wminkowski", "weighted_minkowski"), OF_COLUMNS)
     | {
+        "mahalanobis": "Whiten the columns first, and use metric='euclidean'; for an "
+        "array x: x @ numpy.linalg.cholesky(numpy.linalg.inv(numpy.cov(x.T)))",
+        "correlation": "Subtract from each row its mean first, and use metric='cosine'",
         "precomputed": "Distances are computed from the columns of on=. If you have "
         "pairs, use connected_components()",
     }
@@ -421,6 +456,12 @@ def not_an_option(
     value = given.get(str(name))
     options = f"; its options are {', '.join(map(str, known)) or 'none'}."
     key = name.lower() if isinstance(name, str) else ""
+    if key == "distance" and isinstance(value, bool) and "return_distance" in known:
+        return f" (did you mean 'return_distance'?){options}"
+    if key in ("weight", "weights") and "min_samples" in known:
+        key = "sample_weight"
+    if NO_OPTIONS.get(key) == KEEP_BY_SIDE and "keep" not in known:
+        key = "keep"
     meant = [own for own in OPTIONS.get(key, ()) if own in known]
     if key in NO_OPTIONS and all(own in given for own in meant):
         if key == "keep" and verb.startswith("count_"):

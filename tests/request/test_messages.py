@@ -363,11 +363,41 @@ def test_a_metric_is_no_function():
         ("edit_self_join", "eps", "k"),
         ("count_edit_pairs", "max_distance", "k"),
         ("edit_self_join", "threshold", "similarity"),
+        ("edit_self_join", "return_similarity", "return_distance"),
+        ("join", "distance", "eps"),
+        ("knn_join", "distance", "max_distance"),
     ],
 )
 def test_options_by_other_names(verb, option, meant):
     text = told(OptionTypeError, getattr(FRAME.simjoin, verb), **{option: 3})
     assert f"has no option {option!r} (did you mean {meant!r}?)" in text
+
+
+def test_a_distance_that_is_a_flag():
+    text = told(OptionTypeError, FRAME.simjoin.self_join, 1.0, on="x", distance=True)
+    assert "no option 'distance' (did you mean 'return_distance'?)" in text
+
+
+def test_metrics_of_scaled_columns():
+    def advice(metric):
+        text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric=metric)
+        assert f"metric={metric!r} is not allowed" in text and "did you" not in text
+        return text
+
+    assert "Divide each column by its standard deviation" in advice("seuclidean")
+    assert "w ** (1 / p) with 'minkowski'" in advice("wminkowski")
+    x = np.random.default_rng(0).normal(size=(20, 3)) @ [
+        [1, 2, 0],
+        [0, 1, 3],
+        [0, 0, 1],
+    ]
+    code = advice("mahalanobis").rpartition("array x: ")[2].rstrip(".")
+    white = eval(code, {"numpy": np, "x": x})
+    difference, inverse = x[0] - x[1], np.linalg.inv(np.cov(x.T))
+    assert math.dist(*white[:2]) ** 2 == pytest.approx(
+        difference @ inverse @ difference
+    )
+    assert "use metric='cosine'" in advice("correlation")
 
 
 def test_objects_that_are_no_lists():
@@ -624,8 +654,17 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("dbscan", "min_points", "did you mean 'min_samples'?"),
         ("edit_self_join", "ignore_case", "df['name'].str.casefold()"),
         ("dbscan", "sample_weight", "DBSCAN(eps).fit(frame, sample_weight=...)"),
-        ("self_join", "w", "Multiply each column by w ** (1 / p) first"),
-        ("knn_join", "weights", "Multiply each column by w ** (1 / p) first"),
+        ("self_join", "w", "w ** 0.5 with metric='euclidean', w with 'manhattan'"),
+        ("knn_join", "weights", "and w ** (1 / p) with 'minkowski'"),
+        ("dbscan", "weight", "DBSCAN(eps).fit(frame, sample_weight=...)"),
+        ("dbscan", "weights", "DBSCAN(eps).fit(frame, sample_weight=...)"),
+        ("self_join", "predicate", "always within the distance eps="),
+        ("self_join", "one_to_one", "with matching='greedy'"),
+        ("self_join", "matching", "use knn_join(other, 1, mutual=True)"),
+        ("self_join", "best", "use knn_join(other, 1), or within one table knn_join("),
+        ("edit_self_join", "limit", "use best=True in set_join() and edit_join()"),
+        ("self_join", "left_keep", "as in keep={'left': 'name', 'right': ["),
+        ("neighbor_counts", "left_keep", "one value per row"),
     ],
 )
 def test_what_there_is_in_place_of_an_option(verb, option, remedy):
