@@ -17,6 +17,7 @@ from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cluster.verbs import connected_components
 from dask_simjoin.engine.base import frames_of_library
+from dask_simjoin.metrics.distances import METRICS
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.options import check_whole
 from dask_simjoin.request.units import check_choice
@@ -253,6 +254,10 @@ def _compile(
     eps = {"haversine": 111_000 * eps, "sqeuclidean": eps**2, "cosine": 0.05}.get(
         metric, eps
     )
+    if METRICS[metric].formula:
+        eps = 0.1
+    if metric == "braycurtis":  # it compares amounts
+        frame = frame.abs()
     done = []
     for verb in verbs:
         begin = time.perf_counter()

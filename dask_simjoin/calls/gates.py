@@ -42,9 +42,11 @@ from dask_simjoin.request.columns import (
     as_names,
     example_of,
     free_name,
+    groups_of,
     meta_of,
     own_radius,
 )
+from dask_simjoin.request.messages import listed
 from dask_simjoin.request.tolerances import (
     NANOSECONDS,
     check_within,
@@ -154,6 +156,12 @@ def with_gates(
     if different is not None:
         unlike = names_of(different, examples)
         check_names(unlike, examples, "different")
+        equal = groups_of(given.get("by"))[0]
+        if set(unlike) <= set(equal):
+            raise OptionError(
+                f"by= and different= both name {listed(unlike)}, so no two rows can "
+                "match; leave one of them out."
+            )
         values = [
             table_of(table[[name]]).reduced(UNLIKE_VALUES, UNLIKE_VALUES)
             for name in unlike

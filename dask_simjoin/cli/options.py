@@ -310,9 +310,22 @@ def given(ctx: click.Context, request: type) -> dict[str, Any]:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             value = ctx.params[name]
             if name == WITHIN:
-                found[name] = dict(value)
+                found[name] = _tolerances(value)
             else:
                 found[name] = one_or_all(value) if hints[name] in LISTED else value
+    return found
+
+
+def _tolerances(given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the tolerances by column; refuse a column that is named twice."""
+    found: dict[str, Any] = {}
+    for name, value in given:
+        if name in found:
+            raise click.BadParameter(
+                f"--within names {name!r} twice; give each column one tolerance, or a "
+                f"range such as '{name}=-1..2'."
+            )
+        found[name] = value
     return found
 
 

@@ -22,7 +22,7 @@ from dask_simjoin.errors import (
     SimJoinWarning,
     UnitsWarning,
 )
-from dask_simjoin.metrics.distances import Cosine, Haversine, make_metric
+from dask_simjoin.metrics.distances import Canberra, Cosine, Haversine, make_metric
 from dask_simjoin.metrics.norms import Array, Frame, add
 from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.planning.budget import (
@@ -630,6 +630,12 @@ def _large(
             text += f": the largest distance of two rows is at most {length:.4g}"
         if degrees := _perhaps_degrees(spec, lower, upper, length):
             return [_smaller(f"{text}. {degrees}")]
+    if spec.measure.formula:
+        most = "the number of columns" if spec.metric.name == Canberra.name else "1"
+        advice = (
+            f"Distances of metric={spec.metric.name!r} are at most {most}: check eps"
+        )
+        return [_smaller(f"{text}.", advice)]
     return [_smaller(f"{text}.", CHECK_UNIT)]
 
 

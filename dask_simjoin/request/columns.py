@@ -202,14 +202,16 @@ def check_on(
     id: Hashable | None,
     radius: str | None,
     on_sphere: bool = False,
+    booleans: bool = False,
 ) -> tuple[Hashable, ...]:
-    """Return the coordinates: the columns that `on` names, or all numeric columns.
+    """Return the coordinates: the columns that `on` names, or all numeric columns, also
+    of `booleans` if the metric compares those like numbers.
 
     Raise an error if one is unsuitable. `on_sphere`: see `no_number`.
     """
     dtypes = dict(zip(meta.columns.tolist(), dtypes_of(meta), strict=True))
     if on is None:
-        found = numeric_columns(meta, (id, radius, ROW_ID))
+        found = numeric_columns(meta, (id, radius, ROW_ID), booleans)
         if not found:
             kinds = [f"{name!r} of dtype {dtype}" for name, dtype in dtypes.items()]
             raise ColumnError(
@@ -345,15 +347,16 @@ def own_radius(meta: Frame, eps: object) -> str | None:
     return eps
 
 
-def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable]:
-    """Return the columns of real numbers. Booleans and the columns in `besides` are
-    left out.
+def numeric_columns(
+    meta: Frame, besides: Collection[Hashable], booleans: bool = False
+) -> list[Hashable]:
+    """Return the columns of real numbers, and of `booleans` on request. The columns in
+    `besides` are left out.
     """
+    wanted = ("i", "u", "f", "b") if booleans else ("i", "u", "f")
     besides = [name for name in besides if name is not None]
     kinds = zip(meta.columns.tolist(), _of_each(kind_of_number, meta), strict=True)
-    return [
-        name for name, kind in kinds if kind in ("i", "u", "f") and name not in besides
-    ]
+    return [name for name, kind in kinds if kind in wanted and name not in besides]
 
 
 def dtypes_of(meta: Frame) -> list[DType]:

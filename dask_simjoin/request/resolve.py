@@ -27,6 +27,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
     in_table,
 )
+from dask_simjoin.metrics.distances import Hamming
 from dask_simjoin.metrics.gates import Gates
 from dask_simjoin.metrics.norms import Columns, DType, Frame
 from dask_simjoin.request.column_names import check_chosen, integers_among
@@ -236,6 +237,7 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
         request.id,
         radius,
         bool(metric.columns),
+        metric.name == Hamming.name,
     )
     check_columns_of(metric, on, request.on is None)
     lists = lists_of(meta[on[0]]) if len(on) == 1 else None
@@ -508,10 +510,12 @@ def _coordinates(
     if request.left_on is None and request.right_on is None:
         if request.on is not None:
             return [request.on, request.on]
-        of_right = {*numeric_columns(right, (besides[1], ROW_ID, *groups))}
+        booleans = request.metric == Hamming.name
+        left_out = (besides[0], besides[2], ROW_ID, *groups)
+        of_right = {*numeric_columns(right, (besides[1], ROW_ID, *groups), booleans)}
         shared: list[Hashable] = [
             name
-            for name in numeric_columns(left, (besides[0], besides[2], ROW_ID, *groups))
+            for name in numeric_columns(left, left_out, booleans)
             if name in of_right
         ]
         if not shared:

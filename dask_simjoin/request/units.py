@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
+import sys
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -309,11 +310,20 @@ def check_distance(eps: Any, metric: Metric, name: str, by_row: bool = False) ->
 
 def check_threshold(eps: float, metric: Metric, given: str, name: str) -> None:
     """Refuse a distance whose threshold is infinite, because every two rows would be a
-    pair.
+    pair, and one whose power has fewer digits than float64, because farther rows would
+    be pairs.
 
     `given`, `name`: the option with its value, and its name, in the words of messages.
     """
-    if math.isfinite(metric.threshold(eps)):
+    threshold = metric.threshold(eps)
+    is_power = metric.name == "minkowski" and metric.norm not in (1, 2, math.inf)
+    if is_power and eps > 0 and threshold < sys.float_info.min:
+        raise OptionError(
+            f"{given} is too small for metric={metric.name!r} with p={metric.norm:g}, "
+            "because its power underflows: farther rows would count as equal. Use "
+            f"p=inf, or multiply the coordinates and {name} by the same power of two."
+        )
+    if math.isfinite(threshold):
         return
     square = "square" if metric.norm == 2 else f"power of {metric.norm}"
     raise OptionError(

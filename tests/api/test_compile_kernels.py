@@ -67,7 +67,7 @@ def test_verbs_of_sets_have_no_dimensions():
     ]
 
 
-@pytest.mark.parametrize("metric", ["chebyshev", "cosine", "haversine"])
+@pytest.mark.parametrize("metric", ["chebyshev", "cosine", "haversine", "braycurtis"])
 def test_other_metrics(metric):
     done = dask_simjoin.compile_kernels(["neighbor_counts"], dims=[2], metric=metric)
     assert done["dims"].tolist() == [2]

@@ -387,3 +387,13 @@ def test_warnings_name_no_added_columns():
     with pytest.warns(ColumnsWarning) as caught:
         frame.simjoin.count_pairs(0.1, within={"t": 30})
     assert "columns, 'lat', 'lon', 'code'. 'code' holds" in str(caught[0].message)
+
+
+def test_rows_cannot_be_equal_and_differ():
+    frame = pd.DataFrame({"x": [0.0, 1.0], "city": ["a", "b"], "ship": [1, 2]})
+    with pytest.raises(OptionError, match="both name 'city', so no two rows can match"):
+        frame.simjoin.self_join(1.0, on=["x"], by="city", different="city")
+    found = frame.simjoin.self_join(
+        2.0, on=["x"], by="city", different=["city", "ship"]
+    )
+    assert len(found) == 0

@@ -224,6 +224,8 @@ def test_tolerances_and_boxes(points):
     assert "CSV files hold times as texts; use Parquet files." in ran.output
     ran = run(*counted, "--within", "9 min", code=2)
     assert "'9 min' names no column; use COLUMN=TOLERANCE" in ran.output
+    ran = run(*counted, "--within", "n=2", "--within", "n=3", code=2)
+    assert "--within names 'n' twice" in ran.output
     ran = run(
         "count-pairs", "times.parquet", "--eps", "1", "--within", "t=9 parsec", code=2
     )

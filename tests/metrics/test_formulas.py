@@ -267,3 +267,14 @@ def test_numbers_that_a_formula_does_not_allow(metric, value):
             f"Column {name!r} has 1 value outside this range: for example {value!r} at "
             "label 4" in str(caught.value)
         )
+
+
+def test_hamming_compares_booleans_by_default():
+    frame = pd.DataFrame({"a": [True, False, True], "b": [True, True, True], "c": 1.0})
+    options = {"metric": "hamming", "return_distance": True}
+    want = frame.astype(float).simjoin.self_join(0.5, **options)
+    assert frame.simjoin.self_join(0.5, **options).equals(want)
+    found = frame.simjoin.join(frame, 0.1, metric="hamming")
+    assert sorted(found.left) == [0, 0, 1, 2, 2]
+    only = dask_simjoin.self_join(frame[["a", "b"]].to_numpy(), 0.1, metric="hamming")
+    assert only[["left", "right"]].values.tolist() == [[0, 2]]

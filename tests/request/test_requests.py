@@ -94,8 +94,10 @@ def test_choices_are_all_that_is_taken(verb):
     for name, field in known.items():
         choices = field.metadata["choices"]
         for choice in choices if name != "metric" else ():
-            best = {"best": True} if name == "ties" and "best" in known else {}
-            verb.function(frame, **options | best | {name: choice})
+            needed = {"best": True} if name == "ties" and "best" in known else {}
+            if name == "matching" and "other" in known:
+                needed = {"other": frame}
+            verb.function(frame, **options | needed | {name: choice})
         if choices:
             with pytest.raises(
                 OptionError, match=f"{name}='no-such-choice' is not allowed"

@@ -200,3 +200,10 @@ def test_messages_repeat_the_text_of_a_distance():
     assert spec.request == "eps=3000 km"
     assert spec.with_eps(2.0).request == "eps=2.0 m"
     assert SelfJoinRequest(eps=2, metric="haversine").spec(SKY).request == "eps=2.0 m"
+
+
+@pytest.mark.parametrize(("p", "eps"), [(1000, 0.2), (470, 0.2), (3, 1e-103)])
+def test_powers_that_underflow_are_refused(p, eps):
+    frame = pd.DataFrame({"x": [0.0, 0.1, 5.0]})
+    with pytest.raises(OptionError, match=f"eps={eps} is too small .* p={p}"):
+        frame.simjoin.count_pairs(eps, metric="minkowski", p=p)

@@ -137,3 +137,11 @@ def test_equal_work():
     assert equal_work(np.ones(1), 100, 1, 4) == [0, 25, 50, 75, 100]
     assert equal_work(np.array([3.0, 1.0]), 100, 1, 2) == [0, 33, 100]
     assert equal_work(np.ones(1), 10, 64, 3) == [0, 0, 0, 10]
+
+
+def test_a_halo_of_one_row_is_compared():
+    x = np.random.default_rng(1).random((400, 2))
+    ddf = dd.from_pandas(frame_of(x), npartitions=4)
+    how = {"partitioning": "spatial", "blocksize": "2 kB"}
+    # a region has a halo of one row, which is in one of the two pairs
+    assert ddf.simjoin.count_pairs(0.004, **how).compute(scheduler="sync") == 2
