@@ -310,8 +310,7 @@ def check_distance(eps: Any, metric: Metric, name: str, by_row: bool = False) ->
 
 def check_threshold(eps: float, metric: Metric, given: str, name: str) -> None:
     """Refuse a distance whose threshold is infinite, because every two rows would be a
-    pair, and one whose power has fewer digits than float64, because farther rows would
-    be pairs.
+    pair. Refuse one whose power underflows, because farther rows would be pairs.
 
     `given`, `name`: the option with its value, and its name, in the words of messages.
     """
