@@ -32,6 +32,7 @@ from dask_simjoin.cli.options import (
     table_reader,
 )
 from dask_simjoin.cli.running import (
+    FAILED,
     computing,
     stage,
 )
@@ -95,10 +96,6 @@ UPDATE = [
 
 
 INFINITE = [float("inf"), float("-inf")]
-
-
-DAMAGED = 1
-"""Exit code of a check that found damage."""
 
 
 REPORTING = [option for option in SHARED if option.name != "yes"]
@@ -309,7 +306,7 @@ def _check(**params: Any) -> None:
     elif found.damaged or not params["quiet"]:
         click.echo(found)
     if found.damaged:
-        click.get_current_context().exit(DAMAGED)
+        click.get_current_context().exit(FAILED)
 
 
 def _done(params: dict[str, Any], title: str, work: Callable[[], Any]) -> Any:

@@ -24,7 +24,15 @@ from dask_simjoin.cli.messages import (
     options_of_command,
 )
 from dask_simjoin.cli.options import NAMES
-from dask_simjoin.cli.running import SIGNALS, stoppable
+from dask_simjoin.cli.running import (
+    DECLINED,
+    FAILED,
+    REFUSED,
+    SIGNALS,
+    TOO_LARGE,
+    USAGE,
+    stoppable,
+)
 from dask_simjoin.errors import (
     BudgetError,
     ColumnError,
@@ -94,7 +102,6 @@ def compiled(
 
 LOG = logging.getLogger(__name__)
 
-FAILED, USAGE, REFUSED, TOO_LARGE, DECLINED = 1, 2, 3, 4, 5
 STOPPED = 128 + signal.SIGINT
 
 CODES = {

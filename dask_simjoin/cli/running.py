@@ -36,6 +36,9 @@ from dask_simjoin.sizes import (
     TRIES,
 )
 
+FAILED, USAGE, REFUSED, TOO_LARGE, DECLINED = 1, 2, 3, 4, 5
+"""Exit codes of the program; `main.CODES` has their meanings."""
+
 LARGE_BYTES, LARGE_SECONDS = 4 * 2**30, 300.0
 """Ask for confirmation if the estimated bytes of the result, or seconds of the join,
 exceed these numbers.

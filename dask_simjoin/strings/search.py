@@ -446,6 +446,7 @@ def _verify(
     return written
 
 
+# with `inline_source`, Numba's types and copies of variables make this loop slower
 @inline_function
 def _compare(
     s: Search,
