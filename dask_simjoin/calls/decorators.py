@@ -37,7 +37,8 @@ from dask_simjoin.catalog import library
 from dask_simjoin.engine.base import pooled
 from dask_simjoin.errors import OptionTypeError
 from dask_simjoin.metrics.norms import Frame, Series
-from dask_simjoin.request.messages import not_an_option, shown
+from dask_simjoin.request.columns import is_frame
+from dask_simjoin.request.messages import OF_TEXTS, ONE_TABLE, not_an_option, shown
 from dask_simjoin.request.options import ORDER
 from dask_simjoin.request.requests import KEEPS
 
@@ -185,6 +186,7 @@ def check_call(
             table = all_given.get("frame", table)
             rest = not_an_option(name, known, all_given, called, table)
             raise OptionTypeError(f"{called}() has no option {name!r}{rest}")
+    _check_one_table(called, places, args, known)
     if len(args) > len(places):
         more = args[len(places)]
         names = [name for name in known if name not in places]
@@ -210,6 +212,28 @@ def check_call(
             f"{'is' if len(missing) == 1 else 'are'} "
             f"missing: use {called}({', '.join(needed)}, ...){_meaning(missing)}."
         )
+
+
+def _check_one_table(
+    called: str, places: Sequence[str], args: Sequence[object], known: Sequence[str]
+) -> None:
+    """Raise an error for a second table in the place of the first option.
+
+    If `other` has a place, `check_other` says how to swap the arguments.
+    """
+    option = next((name for name in places if name != "frame"), "")
+    place = places.index(option) if option else 0
+    if (
+        option not in ("eps", "max_eps", "on")
+        or "other" in places
+        or not all(map(is_frame, args[: place + 1]))
+        or len(args) <= place
+    ):
+        return
+    remedy = OF_TEXTS if option == "on" else ONE_TABLE
+    if "other" in known:
+        remedy = f"Use {called}({', '.join(places)}, other=...)"
+    raise OptionTypeError(f"{option}= is a data frame. {remedy}.")
 
 
 MEANINGS = {

@@ -42,7 +42,9 @@ from dask_simjoin.cli.tables import (
     sink,
 )
 from dask_simjoin.disk_index.index import DIFF, Index
+from dask_simjoin.disk_index.manifests import versions
 from dask_simjoin.disk_index.reports import CheckReport, UpdateReport
+from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.updates import IF_EXISTS
 from dask_simjoin.disk_index.verbs import check_path, open_index
 from dask_simjoin.disk_index.versions import check_index
@@ -148,13 +150,31 @@ def _csv_type(dtype: Any) -> str:
     return kinds.get(getattr(dtype, "kind", "O"), TEXT)
 
 
+def _root(folder: str) -> AnyPath:
+    """Return the folder of an index. Refuse a folder without versions, which probably
+    is misspelled.
+    """
+    root = check_path(folder)
+    if not versions(root):
+        raise click.UsageError(
+            f"{folder} holds no index; name the folder of an index, or make one with "
+            "dask-simjoin index make."
+        )
+    return root
+
+
+def _opened(folder: str) -> Index:
+    _root(folder)
+    return open_index(folder)
+
+
 def _update(**params: Any) -> None:
     if not params["tables"] and not params["delete"]:
         raise click.UsageError(
             "There is nothing to update: name TABLES with new rows, or ids with "
             "--delete."
         )
-    found = open_index(params["folder"])
+    found = _opened(params["folder"])
     dtypes = found.rows()._meta.dtypes
     ids = dtypes.iloc[0]
     types = {name: _csv_type(dtype) for name, dtype in dtypes.items()}
@@ -275,7 +295,7 @@ def _changes(**params: Any) -> None:
 
 def _write(name: str, params: dict[str, Any], pairs: Callable[[Index], Frame]) -> None:
     folder = params["folder"]
-    found = open_index(folder)
+    found = _opened(folder)
     target = sink(params, [] if is_on_store(folder) else [folder], folder)
     with target.made() as begun:
         _done(params, "joining", lambda: target.write(pairs(found), begun))
@@ -288,14 +308,14 @@ def _write(name: str, params: dict[str, Any], pairs: Callable[[Index], Frame]) -
 
 
 def _history(**params: Any) -> None:
-    history = open_index(params["folder"]).history()
+    history = _opened(params["folder"]).history()
     records = history.reset_index().to_json(orient="records", date_format="iso")
     click.echo(records if params["json"] else history.to_string())
 
 
 def _check(**params: Any) -> None:
     found: CheckReport = _done(
-        params, "checking", lambda: check_index(check_path(params["folder"]))
+        params, "checking", lambda: check_index(_root(params["folder"]))
     )
     if params["json"]:
         click.echo(

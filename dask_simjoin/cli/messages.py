@@ -64,6 +64,16 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
         re.compile(r"\bOnly join\(\) and knn_join\(\) compare"),
         "Only the commands join and knn compare",
     ),
+    (
+        re.compile(r"use a length, a list with .*? or a dict\. Lengths .*?\}\."),
+        "use one length, or one for each column, such as --box 10,10,none (none: an "
+        "open column). Or name columns, as in --box x=10,y=20.",
+    ),
+    (re.compile(r"or None for a column that"), "or none for a column that"),
+    (
+        re.compile(r"To wrap them: df\[.*?\] %= .*?\.$"),
+        "Correct these values in the file, or use a box that contains them.",
+    ),
     (re.compile(r"use k_distances\(\)"), "use the command k-distances"),
     (re.compile(r"within=\{'([^']*)': '?([^'}]*)'?\}"), r"--within '\1=\2'"),
     (
@@ -305,9 +315,10 @@ def near_commands(name: str, names: Iterable[str]) -> str:
     """Return a question that suggests commands with similar names or meanings; "" if
     there are none.
     """
-    words = list(names)
-    meant = SYNONYMS.get(name.lower().replace("_", "-"))
-    found = get_close_matches(name.lower().replace("_", "-"), words, 3, 0.6)
+    words, key = list(names), name.lower().replace("_", "-")
+    found = get_close_matches(key, words, 3, 0.6)
+    near = [key, *get_close_matches(key, SYNONYMS, 1, 0.6)] if not found else [key]
+    meant = next((SYNONYMS[one] for one in near if one in SYNONYMS), None)
     if meant in words and meant not in found:
         found.insert(0, str(meant))
     return f" Did you mean {' or '.join(found)}?" if found else ""

@@ -124,10 +124,19 @@ def parse_box(text: str) -> Any:
     ``x=10,y=20``.
     """
     parts = split_names(text)
-    if any("=" in part for part in parts):
-        named = (part.rpartition("=") for part in parts)
-        return {name: number(length, float) for name, _, length in named}
-    lengths = [None if one == "none" else number(one, float) for one in parts]
+    named = any("=" in part for part in parts)
+    cells = [part.rpartition("=") if named else ("", "", part) for part in parts]
+    lengths = [
+        None if one == "none" and not named else number(one, float) for *_, one in cells
+    ]
+    if any(isinstance(length, str) for length in lengths):
+        raise click.BadParameter(
+            f"{text!r} has a length that is not a number. Use one length, such as 10, "
+            "or one for each column, such as 10,10,none (none: an open column). Or name "
+            "columns, as in x=10,y=20."
+        )
+    if named:
+        return {name: length for (name, *_), length in zip(cells, lengths, strict=True)}
     return lengths[0] if len(lengths) == 1 else lengths
 
 

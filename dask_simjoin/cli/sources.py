@@ -293,7 +293,7 @@ def files_of(given: str) -> list[str]:
             "lat,lon. Flags take no "
             "value.)"
         )
-        raise click.ClickException(
+        raise click.UsageError(
             f"{given} cannot be read: {error}{of_option * word}"
         ) from error
 

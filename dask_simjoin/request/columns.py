@@ -507,7 +507,9 @@ def meta_of(table: Any) -> Any:
 def is_frame(frame: object) -> bool:
     """Return whether an object is a data frame of any library."""
     meta = meta_of(frame)
-    return getattr(meta, "ndim", 0) == 2 and hasattr(meta, "columns")
+    dims = getattr(meta, "ndim", 0)
+    # Dask's Delayed objects have every attribute, so check the type
+    return isinstance(dims, int) and dims == 2 and hasattr(meta, "columns")
 
 
 def example_of(frame: Frame) -> Frame:

@@ -242,6 +242,7 @@ ONE_TABLE = (
     "join(), knn_join() and neighbor_counts() compare two tables. For the number of "
     "pairs, use neighbor_counts(eps, other=...).sum()"
 )
+OF_TEXTS = "set_join() and edit_join() compare two tables"
 OF_COLUMNS = (
     "Multiply each column by a factor first: w ** 0.5 with metric='euclidean', w with "
     "'manhattan', and w ** (1 / p) with 'minkowski'"

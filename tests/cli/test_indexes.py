@@ -143,7 +143,9 @@ def test_a_check_names_what_is_damaged(points, tmp_path):
         rows.name in shown
         and "its content changed after it was written (version 1)" in shown
     )
-    assert "holds no index" in run("check", "elsewhere", code=3).output
+    for words in (["check"], ["history"], ["pairs", "-o", "p.csv"]):
+        ran = run(words[0], "elsewhere", *words[1:], code=2)
+        assert "elsewhere holds no index; name the folder of an index" in ran.stderr
     assert "is damaged" in run("history", "grown", code=3).output
 
 

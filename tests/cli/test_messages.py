@@ -90,6 +90,17 @@ def test_options_are_flags_and_advice_is_not_python(tables, words, told):
     assert told in text and not PYTHON.search(text), text
 
 
+def test_advice_about_a_box_is_in_flags(tables):
+    of_points = "count-pairs", "p.csv", "--eps", "1", "--on", "x,y", "--box"
+    text = failed(*of_points, "1,1,1")
+    assert "or one for each column, such as --box 10,10,none (none: an open" in text
+    assert "--box x=10,y=20." in text and "dict" not in text
+    assert "or none for a column that is open" in failed(*of_points, "1,0")
+    ran = CliRunner().invoke(cli, [*of_points, "0.5", "-q"])
+    assert ran.exit_code == 3 and "or use a box that contains them." in ran.output
+    assert "df[" not in ran.output
+
+
 @pytest.mark.parametrize(
     "words",
     ["self-join s.csv --on x -o b.csv", "self-join p.csv --on z --eps 1 -o b.csv"],
@@ -195,6 +206,8 @@ def test_messages_in_words():
     [
         (["selfjoin"], "no command selfjoin. Did you mean self-join"),
         (["dbscn"], "Did you mean dbscan"),
+        (["neighbour"], "no command neighbour. Did you mean counts"),
+        (["neighbor-count"], "Did you mean counts"),
         (["cluster"], "Did you mean dbscan?"),
         (["set_self_join"], "Did you mean sets self-join"),
         (["sets", "dedupe"], "no command sets dedupe. Did you mean dedup?"),

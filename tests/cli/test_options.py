@@ -131,6 +131,14 @@ def test_thresholds_that_are_none():
         command.make_context("x", ["t.csv", "--on", "tags", "--threshold", "high"])
 
 
+@pytest.mark.parametrize("words", ["10x10", "10,abc", "x=10,y", "x=none"])
+def test_lengths_of_a_box_that_are_no_numbers(words):
+    command = cli.commands["count-pairs"]
+    advice = r"such as 10,10,none \(none: an open column\).* x=10,y=20"
+    with pytest.raises(click.BadParameter, match=f"'{words}' has .*{advice}"):
+        command.make_context("x", ["t.csv", "--eps", "1", "--box", words])
+
+
 def test_only_keep_takes_false():
     """A column of sets may be called "False", whereas `--keep False` keeps no row of a
     group.

@@ -92,8 +92,9 @@ def test_tables_that_are_remote():
 )
 def test_tables_that_cannot_be_read(points, tmp_path, name):
     (tmp_path / "broken.parquet").write_text("no table")
-    ran = run("count-pairs", name, "--eps", "1", code=1)
-    assert ran.stderr.startswith(f"Error: {name} cannot be read: ")
+    missing = name.startswith("none")
+    ran = run("count-pairs", name, "--eps", "1", code=2 if missing else 1)
+    assert f"Error: {name} cannot be read: " in ran.stderr
 
 
 @pytest.mark.parametrize("second", ["b.csv", "b.tsv", "b.csv.gz"])

@@ -262,6 +262,31 @@ def test_options_are_named():
 
 
 @pytest.mark.parametrize(
+    ("verb", "remedy"),
+    [
+        (
+            "neighbor_counts",
+            "eps= is a data frame. Use neighbor_counts(eps, other=...).",
+        ),
+        ("self_join", "eps= is a data frame. join(), knn_join() and neighbor_counts()"),
+        ("dbscan", "eps= is a data frame. join(), knn_join() and neighbor_counts()"),
+        (
+            "set_neighbor_counts",
+            "on= is a data frame. Use set_neighbor_counts(on, threshold, other=...).",
+        ),
+        ("edit_self_join", "on= is a data frame. set_join() and edit_join() compare"),
+    ],
+)
+def test_a_second_table_where_an_option_belongs(verb, remedy):
+    for more in ((), ("1 km",), (1.0,)):
+        text = told(OptionTypeError, getattr(FRAME.simjoin, verb), FRAME, *more)
+        assert text.startswith(remedy)
+    text = told(OptionTypeError, getattr(dask_simjoin, verb), FRAME, FRAME, 1.0)
+    own = remedy.replace("counts(on", "counts(frame, on")
+    assert text.startswith(own.replace("counts(eps", "counts(frame, eps"))
+
+
+@pytest.mark.parametrize(
     "frame", [FRAME, dd.from_pandas(FRAME, npartitions=2)], ids=["pandas", "dask"]
 )
 def test_verbs_that_are_none(frame):
