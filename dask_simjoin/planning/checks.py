@@ -384,12 +384,13 @@ def check_samples(samples: int | None, rows: int) -> None:
 def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     """Refuse the column of radii if it has missing, negative or infinite values."""
     for number, summary in enumerate(summaries):
-        if summary.bad_radii:
+        many, label = summary.bad_radii
+        if many:
+            where = f" in partition {number}" if len(summaries) > 1 else ""
             raise CoordinateError(
-                f"eps={spec.radius!r} names a column of distances. In partition "
-                f"{number}, "
-                f"{summary.bad_radii} of them are missing, negative or infinite. "
-                "Distances must be finite "
+                f"eps={spec.radius!r} names a column of distances. {many:,} of them "
+                f"{'is' if many == 1 else 'are'} missing, negative or infinite (first "
+                f"at label {label}{where}). Distances must be finite "
                 "numbers >= 0: fill them, or drop those rows first."
             )
     largest = max((summary.largest_radius for summary in summaries), default=0.0)

@@ -100,7 +100,9 @@ class PartitionSummary:
     sample: Sample | None = None  # some of the points; None: no sample was requested
     kept_bytes: float = 0.0  # memory of the kept columns of one row, in bytes
     largest_radius: float = 0.0  # the largest radius, if each row has its own
-    bad_radii: int = 0  # number of radii that are missing, negative or infinite
+    # number of radii that are missing, negative or infinite, and the label of the first
+    # such row
+    bad_radii: tuple[int, str] = (0, "")
     # all points, if they are so few that the plan may count their pairs
     whole: Sample | None = None
     # whether chunks on a GPU may have narrow points: see `engine.compat`
@@ -233,17 +235,17 @@ def scan_partition(
     bad, zero, sample, whole = {}, None, None, None
     if found.rows and not np.isfinite([found.lower, found.upper]).all():
         bad, zero = _bad(columns, frame, spec), _zero(columns, frame, spec)
-    radius, limit = (0.0, 0), None
+    radius, limit = (0.0, (0, "")), None
     if every is not None:
         xp, r = module_of(x), every if kept is None else every[kept]
         wrong = ~(xp.isfinite(r) & (r >= 0))
         # coordinates of gates are scaled by the largest radius of all rows, also of
         # those that are left out
         far = every[xp.isfinite(every)] if spec.gated else r
-        radius, limit = (
-            (float(far.max()) if len(far) else 0.0, count_of(wrong)),
-            limits(r, spec),
-        )
+        many = count_of(wrong)
+        label = _label(frame, spec, int(wrong.argmax())) if many else ""
+        radius = (float(far.max()) if len(far) else 0.0, (many, label))
+        limit = limits(r, spec)
     if partitions and not bad and zero is None:
         # the seed includes the partition's number, so that partitions with equal boxes
         # get different samples
@@ -445,11 +447,7 @@ def _beyond(frame: Frame, columns: Array, spec: JoinSpec) -> dict[Hashable, Beyo
 
 
 def _label(frame: Frame, spec: JoinSpec, row: int) -> str:
-    return _value(frame.index[row] if spec.id is None else frame[spec.id].iloc[row])
-
-
-def _value(label: Any) -> str:
-    return shown(label.item() if isinstance(label, np.generic) else label)
+    return shown(frame.index[row] if spec.id is None else frame[spec.id].iloc[row])
 
 
 def _inexact(
@@ -533,7 +531,7 @@ def summarise_ids(
         where = ""
         if labels is not None and len(labels) == n:
             row = int(module_of(absent).flatnonzero(absent)[0])
-            where = f"row {row}" if id is None else f"label {_value(labels[row])}"
+            where = f"row {row}" if id is None else f"label {shown(labels[row])}"
         return IdSummary(n, missing, None, None, None, where)
     if (
         isinstance(ids.dtype, np.dtype)

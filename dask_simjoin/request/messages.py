@@ -25,9 +25,14 @@ def shown(value: object) -> str:
     """Format a value for a message.
 
     Long texts are cut. Tables and large arrays are replaced by their type and shape.
+    NumPy's scalars are formatted like Python's.
     """
     try:
-        text = repr(value)
+        text = (
+            str(value)
+            if isinstance(value, np.generic) and value.dtype.kind in "biufM"
+            else repr(str(value) if isinstance(value, np.str_) else value)
+        )
     except ValueError:  # raised by Python for ints with very many digits
         return f"<{type(value).__name__}>"
     shape = getattr(value, "shape", None)

@@ -516,9 +516,13 @@ def test_what_is_refused_when_planned():
         wrong = left.assign(r=np.where(np.arange(20) == 7, radius, 1.0))
         with pytest.raises(
             CoordinateError,
-            match=r"eps='r' names a column of distances\. In partition 0, 1",
+            match=rf"1 of them is missing, .* \(first at label {left.index[7]}\)\.",
         ):
             wrong.simjoin.join(right, "r", on=on)
+    with pytest.raises(
+        CoordinateError, match=rf"\(first at label {left.index[7]} in partition 1\)\."
+    ):
+        split(wrong, [5]).simjoin.join(right, "r", on=on).compute()
     again = right.set_index(np.zeros(20, int))
     lazy = split(left, [5]).simjoin.join(split(again, [5]), 1.0, on=on)
     with pytest.raises(

@@ -24,7 +24,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
     UnsupportedFrameError,
 )
-from dask_simjoin.request.messages import ANY_JOIN, size_text
+from dask_simjoin.request.messages import ANY_JOIN, shown, size_text
 from tests.checks.mistakes import Polygon, sparse
 from tests.support.remedies import repaired
 
@@ -396,6 +396,19 @@ def test_a_metric_is_no_function():
 def test_options_by_other_names(verb, option, meant):
     text = told(OptionTypeError, getattr(FRAME.simjoin, verb), **{option: 3})
     assert f"has no option {option!r} (did you mean {meant!r}?)" in text
+
+
+def test_scalars_of_numpy_are_numbers():
+    for value, text in (
+        (np.float32(-0.5), "eps=-0.5 is"),
+        (np.int64(-1), "eps=-1 is"),
+        (np.str_("zz"), "eps='zz' is"),
+    ):
+        wrong = OptionTypeError if isinstance(value, str) else OptionError
+        assert told(wrong, FRAME.simjoin.self_join, value, on="x").startswith(text)
+    day = np.datetime64("2024-05-01", "D")
+    assert shown(day) == "2024-05-01"
+    assert shown(np.bool_(True)) == "True"
 
 
 def test_a_distance_that_is_a_flag():
