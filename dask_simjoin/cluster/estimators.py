@@ -5,6 +5,7 @@ scikit-learn.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, overload
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.calls.decorators import with_added
+from dask_simjoin.calls.decorators import check_call, with_added
 from dask_simjoin.calls.examples import series_example
 from dask_simjoin.calls.inputs import Points as GeoPoints
 from dask_simjoin.calls.inputs import (
@@ -158,6 +159,23 @@ class PointsEstimator(BaseEstimator):
     feature_names_in_: np.ndarray
     # the geometry column of a fitted GeoDataFrame, unless `on` names other columns
     _points: GeoPoints | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Explain unknown parameters in the words of the verbs' errors."""
+        super().__init_subclass__(**options)
+        if "__init__" not in vars(cls):
+            return
+        made = cls.__init__
+        parameters = list(inspect.signature(made).parameters.values())[1:]
+        if any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters):
+            return
+
+        @functools.wraps(made)
+        def checked(self: Any, *args: Any, **given: Any) -> None:
+            check_call(cls.__name__, parameters, args, given)
+            made(self, *args, **given)
+
+        cls.__init__ = checked  # type: ignore[method-assign]
 
     def _options(self, request: Any) -> dict[str, Any]:
         """Return the estimator's parameters that are options of a request.

@@ -315,6 +315,8 @@ NO_OPTIONS: dict[str, str] = {
     "frame.assign(n=...)",
     "return_distance": "Only verbs that return pairs have it; knn_join() always returns "
     "distances",
+    "metric_params": "For metric='minkowski', use p=. For other metrics, scale the "
+    "columns first",
     "crs": "With metric='haversine', coordinates are in degrees, and eps= is in meters",
     "lat": "Name both coordinates with on=, as in on=['lat', 'lon']",
     "unit": "Pass eps= as text with a unit, such as '2 km'",

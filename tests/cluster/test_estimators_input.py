@@ -9,7 +9,12 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.cluster import DBSCAN, HDBSCAN, OPTICS
-from dask_simjoin.errors import CoordinateError, OptionError, UnsupportedFrameError
+from dask_simjoin.errors import (
+    CoordinateError,
+    OptionError,
+    OptionTypeError,
+    UnsupportedFrameError,
+)
 from dask_simjoin.neighbors import KNeighborsTransformer, NearestNeighbors
 
 FRAME = pd.DataFrame({"x": np.arange(20.0), "y": 0.0})
@@ -27,6 +32,24 @@ ONE_DIMENSIONAL = [
     dd.from_pandas(FRAME, npartitions=2)["x"],
     pa.chunked_array([[1.0, 2.0]]),
 ]
+
+
+@pytest.mark.parametrize("kind", [type(one) for one in ESTIMATORS])
+def test_unknown_parameters_are_explained(kind):
+    start = rf"{kind.__name__}\(\) has no option"
+    with pytest.raises(OptionTypeError, match=rf"{start} 'metric_params'. For metric="):
+        kind(metric_params={})
+    with pytest.raises(
+        OptionTypeError, match=rf"{start} 'metrics' .did you mean 'metr"
+    ):
+        kind(metrics="cosine")
+    assert kind(p=3.0).get_params()["p"] == 3.0
+
+    class Own(kind):
+        def __init__(self, **options):
+            super().__init__(**options)
+
+    assert Own(p=3.0).p == 3.0
 
 
 @pytest.mark.parametrize("rows", ONE_DIMENSIONAL, ids=lambda one: type(one).__name__)
