@@ -92,6 +92,12 @@ def test_a_call_computes_nothing(places, verb):
 # ------------------------------------------------------------------------------------------
 
 
+def plain(value):
+    """Format a value; scalars of NumPy as those of Python."""
+    is_scalar = isinstance(value, np.generic) and value.dtype.kind != "m"
+    return repr(value.item() if is_scalar else value)
+
+
 @pytest.mark.parametrize(
     "eps",
     [
@@ -109,7 +115,7 @@ def test_a_call_computes_nothing(places, verb):
 def test_eps_must_be_finite_and_not_negative(places, how, verb, eps):
     with pytest.raises(
         OptionError,
-        match=rf"eps={re.escape(repr(eps))} is not allowed; use a finite number >= 0",
+        match=rf"eps={re.escape(plain(eps))} is not allowed; use a finite number >= 0",
     ):
         call(lay(places, how), verb, eps)
 
@@ -141,7 +147,7 @@ def test_eps_must_be_a_number(places, how, verb, eps):
         pytest.skip("of counts several are asked for")
     with pytest.raises(
         OptionTypeError,
-        match=rf"eps={re.escape(repr(eps))} is not a number; use a finite number >= 0",
+        match=rf"eps={re.escape(plain(eps))} is not a number; use a finite number >= 0",
     ):
         call(lay(places, how), verb, eps)
 
