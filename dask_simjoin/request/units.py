@@ -315,8 +315,9 @@ def check_threshold(eps: float, metric: Metric, given: str, name: str) -> None:
     `given`, `name`: the option with its value, and its name, in the words of messages.
     """
     threshold = metric.threshold(eps)
-    is_power = metric.name == "minkowski" and metric.norm not in (1, 2, math.inf)
-    if is_power and eps > 0 and threshold < sys.float_info.min:
+    least = sys.float_info.min
+    # tiny distances, whose squares underflow too, are as in other metrics
+    if metric.name == "minkowski" and threshold < least <= eps * eps:
         raise OptionError(
             f"{given} is too small for metric={metric.name!r} with p={metric.norm:g}, "
             "because its power underflows: farther rows would count as equal. Use "

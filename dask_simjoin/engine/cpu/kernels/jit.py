@@ -105,6 +105,7 @@ KERNEL_FOLDERS = (
 
 KERNEL_FILES = (
     "sizes.py",
+    "papers/cluster_index.py",
     "sets/predicate.py",
     "sets/cpu/candidates.py",
     "sets/cpu/encoding.py",
