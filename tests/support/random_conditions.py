@@ -49,15 +49,19 @@ class Conditions(NamedTuple):
     within: tuple[Any, ...] = ()
     one_sided: bool = False
 
+    @property
+    def unlike(self) -> list[Any]:
+        """The columns that must differ."""
+        names = self.options.get("different", [])
+        return names if isinstance(names, list) else [names]
+
     def allowed(self, left: pd.DataFrame, right: pd.DataFrame) -> np.ndarray:
         """Return which pairs of rows of two tables are allowed (n, m)."""
         found = np.ones((len(left), len(right)), bool)
         for name, tolerance in self.options.get("within", {}).items():
             found &= is_within(left[name], right[name], tolerance)
-        names = self.options.get("different")
-        if names is not None:
-            names = names if isinstance(names, list) else [names]
-            first, second = ([*rows_of(side, names)] for side in (left, right))
+        if self.unlike:
+            first, second = ([*rows_of(side, self.unlike)] for side in (left, right))
             same = [[one == other for other in second] for one in first]
             found &= ~np.array(same, bool).reshape(found.shape)
         return found
