@@ -146,7 +146,7 @@ def measured(tool: str, texts: list[str], k: int) -> dict[str, Any]:
 
 
 def java(path: str, k: int) -> dict[str, Any]:
-    """Return the same of the JVM, whose pairs are texts and are only counted."""
+    """Return CPU seconds of each run of a Java program, and the number of its pairs."""
     command = ["java", f"-Xmx{MEMORY}", "-XX:+UseSerialGC"]
     command += ["-cp", os.environ["PASS_JOIN_CLASSES"]]
     command += [str(Path(__file__).with_name("PassJoin.java")), path]

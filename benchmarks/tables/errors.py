@@ -46,6 +46,11 @@ def rival(found: Found, name: str) -> str:
     return f"{false} false, {missed} missed, of {span(n for _, n in joined)}"
 
 
+def _pairs(steps: list[int]) -> str:
+    """Write how many pairs more (+) or fewer (-) were found in each join."""
+    return ", ".join(f"{step:+,}" if step else "0" for step in steps) + " pairs"
+
+
 def joined(rows: Iterable[Found], tool: str) -> str:
     """Say how many pairs more or fewer than ours a tool returned."""
     steps = [
@@ -53,17 +58,17 @@ def joined(rows: Iterable[Found], tool: str) -> str:
         for one in rows
         if "pairs" in one["tools"].get(tool, {})
     ]
-    return ", ".join(f"{step:+,}" if step else "0" for step in steps) + " pairs"
+    return _pairs(steps)
 
 
 def cuml(found: Found, name: str) -> str:
-    """The same of cuML's joins, which count their pairs."""
+    """Say how many pairs more or fewer than ours cuML counted, for each join."""
     steps = [
         row["peers"][name]["found"] - row["kernels"]["pairs"]
         for row in found["rows"].values()
         if "found" in row["peers"].get(name, {})
     ]
-    return ", ".join(f"{step:+,}" if step else "0" for step in steps) + " pairs"
+    return _pairs(steps)
 
 
 def cpu(found: Found, tool: str) -> str:

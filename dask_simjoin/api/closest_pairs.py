@@ -20,7 +20,6 @@ from dask_simjoin.calls.groups import moved_apart
 from dask_simjoin.calls.inputs import check_other, one_or_two
 from dask_simjoin.calls.numbered import (
     POSITION,
-    by_number,
     check_ids,
     in_one_task,
     numbered_by_index,
@@ -362,4 +361,4 @@ def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> Totals
     `groups`: names of the result columns of group numbers.
     """
     keep, names = (spec.on[-1:], tuple(groups)) if spec.coordinates.by else ((), ())
-    return by_number(spec, position, keep=keep, names=names)
+    return spec.numbered(position, keep=keep, names=names)

@@ -12,7 +12,7 @@ from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import in_table
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame
 from dask_simjoin.planning.partition import check_summaries, summarise_ids
-from dask_simjoin.request.spec import JoinSpec, RowSpec, TotalsSpec
+from dask_simjoin.request.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.closest import RowPairs
 from dask_simjoin.tasks.matches import measured
 
@@ -45,23 +45,6 @@ def in_one_task(rows: Frame) -> Any:
 
 def _itself(rows: Frame) -> Frame:
     return rows
-
-
-def by_number(spec: JoinSpec, position: str | None, **changes: Any) -> TotalsSpec:
-    """Return the options of a search whose result has row numbers and totals, for one
-    table.
-
-    A total is a distance before its root is taken. `position`: name of the column of
-    row numbers; None: the index has them.
-    """
-    number = np.dtype(np.int64)
-    none: dict[str, Any] = {
-        "keep": (),
-        "names": (),
-        "wanted": None,
-        "other": None,
-    }
-    return TotalsSpec.of(spec, id=position, id_dtype=number, **none | changes)
 
 
 def scores_of(

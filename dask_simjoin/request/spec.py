@@ -407,17 +407,21 @@ class JoinSpec(RowSpec):
     def matching(self) -> bool:
         return self.result.matching
 
+    def numbered(self, position: str | None, **changes: Any) -> TotalsSpec:
+        """Return the options of a search whose result has row numbers and totals, for
+        one table.
+
+        A total is a distance before its root is taken. `position`: name of the column
+        of row numbers; None: the index has them.
+        """
+        none: dict[str, Any] = {"keep": (), "names": (), "wanted": None, "other": None}
+        number = np.dtype(np.int64)
+        return TotalsSpec.of(self, id=position, id_dtype=number, **none | changes)
+
     def ranked(self, position: str | None) -> JoinSpec:
-        changes: dict[str, Any] = {
-            "id": position,
-            "id_dtype": np.dtype(np.int64),
-            "keep": (),
-            "names": (),
-            "wanted": None,
-            "result": self.result._replace(distance=True, unit=None),
-            "other": None if self.other is None else self.other.ranked(position),
-        }
-        return TotalsSpec.of(self, **changes)
+        result = self.result._replace(distance=True, unit=None)
+        other = None if self.other is None else self.other.ranked(position)
+        return self.numbered(position, result=result, other=other)
 
     @property
     def measure(self) -> Metric:

@@ -386,13 +386,10 @@ def _is_new(s: Search, probe: Probe, y: int) -> bool:
 
 @device_function
 def _verify(
-    q: Side,
-    d: Side,
-    scratch: Scratch,
+    s: Search,
     probe: Probe,
     length: int,
     limit: int,
-    swaps: bool,
     count: int,
     out: Out,
     written: int,
@@ -404,11 +401,11 @@ def _verify(
 
     Return the number of pairs written so far; or -1 if they do not fit in `out`.
     """
-    _, codes, weights, _, _ = q
-    d_offsets, d_codes, d_weights, _, _ = d
-    _, _, reached, matches, pending, found, rows = scratch
+    _, codes, weights, _, _ = s.q
+    d_offsets, d_codes, d_weights, _, _ = s.d
+    _, _, reached, matches, pending, found, rows = s.scratch
     left, right, apart, q_counts, d_counts = out
-    x, n = probe.number, probe.length
+    x, n, swaps = probe.number, probe.length, s.gap > 0
     if written < 0:
         return written
     if probe.by_bits:
@@ -495,18 +492,7 @@ def _compare(
             waiting += 1
             if waiting == SWEEP_LANES:
                 written = _verify(
-                    s.q,
-                    s.d,
-                    s.scratch,
-                    probe,
-                    length,
-                    limit,
-                    s.gap > 0,
-                    waiting,
-                    out,
-                    written,
-                    tally,
-                    state,
+                    s, probe, length, limit, waiting, out, written, tally, state
                 )
                 waiting = 0
     return waiting, written
@@ -542,18 +528,7 @@ def _search_lengths(
                 )
         if waiting:
             written = _verify(
-                s.q,
-                s.d,
-                s.scratch,
-                probe,
-                length,
-                limit,
-                s.gap > 0,
-                waiting,
-                out,
-                written,
-                tally,
-                state,
+                s, probe, length, limit, waiting, out, written, tally, state
             )
         if written < 0:
             break

@@ -28,7 +28,7 @@ from dask.base import is_dask_collection
 import dask_simjoin  # noqa: F401  (registers the accessor)
 from dask_simjoin.errors import DuplicateIdError, SimJoinError, SourceChangedError
 from tests.support.random_after import RESULTS, after
-from tests.support.random_conditions import conditions_of, metric_of
+from tests.support.random_conditions import conditions_of, listed, metric_of
 from tests.support.random_dtypes import compare_as_it_is, odd_dtypes, sides_of
 from tests.support.random_frames import (
     Draw,
@@ -250,11 +250,6 @@ def numbered_anew(frame: Any) -> bool:
         return False
     parts = [frame.partitions[n].compute().index for n in range(frame.npartitions)]
     return not parts[0].append(parts[1:]).is_unique
-
-
-def listed(names: Any) -> list[Any]:
-    """Return a list of names as it is, and one name as a list."""
-    return names if isinstance(names, list) else [names]
 
 
 def names_of_rows(frame: pd.DataFrame, id: Any) -> Any:

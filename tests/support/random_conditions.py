@@ -40,6 +40,11 @@ def metric_of(seed: int, case: int, verb: str, drawn: str) -> str:
     return FORMULAS[int(rng.integers(len(FORMULAS)))] if chosen else drawn
 
 
+def listed(names: Any) -> list[Any]:
+    """Return a list of names as it is, and one name as a list."""
+    return names if isinstance(names, list) else [names]
+
+
 class Conditions(NamedTuple):
     """The options, and the columns with a tolerance; `one_sided`: whether it matters
     which row is the left one.
@@ -52,8 +57,7 @@ class Conditions(NamedTuple):
     @property
     def unlike(self) -> list[Any]:
         """The columns that must differ."""
-        names = self.options.get("different", [])
-        return names if isinstance(names, list) else [names]
+        return listed(self.options.get("different", []))
 
     def allowed(self, left: pd.DataFrame, right: pd.DataFrame) -> np.ndarray:
         """Return which pairs of rows of two tables are allowed (n, m)."""
