@@ -86,8 +86,28 @@ without rounding.
 """
 
 
+def deep(n: int, dims: int) -> Any:
+    """Draw unit vectors whose columns have falling variances, as in Deep1B, but no
+    clusters.
+    """
+    x = cupy.random.default_rng(2).standard_normal((n, dims), cupy.float32)
+    x *= cupy.arange(1, dims + 1, dtype=cupy.float32) ** np.float32(-0.5)
+    return x / cupy.sqrt((x * x).sum(axis=1, keepdims=True))
+
+
+def sift(n: int, dims: int) -> Any:
+    """Draw whole numbers from 0 to 255, few of them large, and of length about 512, as
+    in SIFT, but no clusters.
+    """
+    x = cupy.random.default_rng(3).standard_normal((n, dims), cupy.float32) ** 2
+    x *= 512 / cupy.sqrt((x * x).sum(axis=1, keepdims=True))
+    return cupy.minimum(cupy.rint(x), np.float32(255))
+
+
 class Case(NamedTuple):
-    """Rows to join; "skew" is of the papers, other kinds of benchmarks/gpu/wide.py."""
+    """Rows to join; "skew" is of the papers, "deep" and "sift" are of this file, other
+    kinds of benchmarks/gpu/wide.py.
+    """
 
     kind: str
     dims: int
@@ -101,8 +121,9 @@ class Case(NamedTuple):
     def points(self, scale: float) -> np.ndarray:
         """Return the rows (n, dims), float32."""
         n = int(self.rows * scale)
-        if self.kind in wide.KINDS:
-            return wide.KINDS[self.kind](n, self.dims).get()
+        makers = wide.KINDS | {"deep": deep, "sift": sift}
+        if self.kind in makers:
+            return makers[self.kind](n, self.dims).get()
         return (np.round(points(self.name, n) * STEPS) / STEPS).astype(np.float32)
 
 
@@ -114,9 +135,14 @@ CASES = (
     Case("clustered", 384, 100_000),
     Case("clustered", 960, 50_000),
 )
-MILLIONS = Case("clustered", 768, 1_000_000), Case("gaussian", 768, 1_000_000)
-"""A million embeddings, which run only if `--cases` names them: in clusters, or in even
-directions.
+MILLIONS = (
+    Case("clustered", 768, 1_000_000),
+    Case("gaussian", 768, 1_000_000),
+    Case("deep", 96, 1_000_000),
+    Case("sift", 128, 1_000_000),
+)
+"""A million embeddings, which run only if `--cases` names them: in clusters, and three
+kinds in even directions, so that an index can skip nothing.
 """
 
 EVEN_EPS = 12.0
@@ -181,9 +207,11 @@ def clock(work: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def cublas(eps: float, pairs: int, k: int, tensor_cores: bool = False) -> Search:
-    """Multiply blocks by cuBLAS, in float32 or rounded to TF32, and write pairs whose
-    distance is small.
+def cublas(eps: float, pairs: int, k: int, numbers: str = "float32") -> Search:
+    """Multiply blocks by cuBLAS, and write pairs whose distance is small.
+
+    `numbers`: the numbers that are multiplied, "float32", "TF32" or "float16"; sums are
+    float32.
     """
     near, limit = cupy.RawKernel(NEAR, "near"), np.float32(eps * eps)
     out, count = (
@@ -195,10 +223,14 @@ def cublas(eps: float, pairs: int, k: int, tensor_cores: bool = False) -> Search
 
     def search(x: Any) -> Pairs:
         centered = x - x.mean(axis=0)
-        norms = (centered * centered).sum(axis=1)
+        if numbers == "float16":
+            centered = halves(centered)
+        wide_numbers = centered.astype(cupy.float32, copy=False)
+        norms = (wide_numbers * wide_numbers).sum(axis=1)
+        del wide_numbers
         count[:] = 0
         before = linear.get_compute_type(np.dtype(np.float32))
-        if tensor_cores:
+        if numbers == "TF32":
             linear.set_compute_type(np.dtype(np.float32), linear.COMPUTE_TYPE_TF32)
         try:
             for i in range(0, len(x), BLOCK):
@@ -207,7 +239,10 @@ def cublas(eps: float, pairs: int, k: int, tensor_cores: bool = False) -> Search
                     block = products[: len(one) * len(other)].reshape(
                         len(one), len(other)
                     )
-                    cupy.matmul(one, other.T, out=block)
+                    if numbers == "float16":
+                        multiply_halves(one, other, block)
+                    else:
+                        cupy.matmul(one, other.T, out=block)
                     near(
                         (min(16, -(-len(other) // 256)), len(one)),
                         (256,),
@@ -233,7 +268,50 @@ def cublas(eps: float, pairs: int, k: int, tensor_cores: bool = False) -> Search
 
 def tf32(eps: float, pairs: int, k: int) -> Search:
     """Multiply blocks in the same way by TF32 on tensor cores."""
-    return cublas(eps, pairs, k, tensor_cores=True)
+    return cublas(eps, pairs, k, "TF32")
+
+
+def float16(eps: float, pairs: int, k: int) -> Search:
+    """Multiply blocks in the same way by float16 on tensor cores, as FaSTED does."""
+    return cublas(eps, pairs, k, "float16")
+
+
+def halves(x: Any) -> Any:
+    """Round rows to float16; their length becomes a multiple of 8, as tensor cores
+    need.
+    """
+    n, dims = x.shape
+    rounded = cupy.zeros((n, -(-dims // 8) * 8), cupy.float16)
+    rounded[:, :dims] = x
+    return rounded
+
+
+def multiply_halves(one: Any, other: Any, out: Any) -> None:
+    """Write the products of float16 rows (m, k) and (n, k) to float32 `out` (m, n)."""
+    library, runtime = cupy.cuda.cublas, cupy.cuda.runtime
+    factors = np.array([1, 0], np.float32)
+    (m, k), n = one.shape, len(other)
+    library.gemmEx(
+        cupy.cuda.device.get_cublas_handle(),
+        library.CUBLAS_OP_T,
+        library.CUBLAS_OP_N,
+        n,
+        m,
+        k,
+        factors.ctypes.data,
+        other.data.ptr,
+        runtime.CUDA_R_16F,
+        k,
+        one.data.ptr,
+        runtime.CUDA_R_16F,
+        k,
+        factors.ctypes.data + 4,
+        out.data.ptr,
+        runtime.CUDA_R_32F,
+        n,
+        library.CUBLAS_COMPUTE_32F,
+        library.CUBLAS_GEMM_DEFAULT,
+    )
 
 
 def _within(distances: Any, rows: Any, eps: float) -> Pairs:
@@ -319,6 +397,7 @@ def cuml_rbc(eps: float, pairs: int, k: int) -> Search:
 LIBRARIES: dict[str, tuple[Callable[[float, int, int], Search], str]] = {
     "cuBLAS, float32": (cublas, "products of float32"),
     "cuBLAS, TF32": (tf32, "products of TF32, sums of float32"),
+    "cuBLAS, float16": (float16, "products of float16, sums of float32"),
     "cuVS, brute force": (cuvs_brute, "float32, k nearest rows"),
     "cuVS, all neighbors": (cuvs_all, "float32, k nearest rows"),
     "faiss, brute force": (faiss_brute, "float32, k nearest rows"),

@@ -59,6 +59,13 @@ for.
 SLACK = 2.0**-18
 """Cells are wider by this share, so that rounding puts no pair two cells apart."""
 
+GROUPED = 8
+"""At least so many dimensions are added in groups of four.
+
+In 16 dimensions this takes 0.8 times as long, in two dimensions longer.  Numbers of
+float32 take as long as those of float64.
+"""
+
 DEPTH = 1024
 """Places of a stack: at most four for each time that ranges of 2**31 points are halved,
 twice.
@@ -210,6 +217,32 @@ def add_terms(
 
 
 @compiled
+def add_groups(
+    y: Any, i: int, j: int, begin: int, end: int, total: float, most: float
+) -> float:
+    """Do the same in groups of four dimensions, which the processor adds together."""
+    k = begin
+    while k + 4 <= end:
+        a, b = y[i, k] - y[j, k], y[i, k + 1] - y[j, k + 1]
+        c, d = y[i, k + 2] - y[j, k + 2], y[i, k + 3] - y[j, k + 3]
+        total += (a * a + b * b) + (c * c + d * d)
+        if total > most:
+            return total
+        k += 4
+    return add_terms(y, i, j, k, end, total, most)
+
+
+@compiled
+def add_some(
+    y: Any, i: int, j: int, begin: int, end: int, total: float, most: float
+) -> float:
+    """Add the squares of some dimensions in the faster of these two ways."""
+    if end - begin >= GROUPED:
+        return add_groups(y, i, j, begin, end, total, most)
+    return add_terms(y, i, j, begin, end, total, most)
+
+
+@compiled
 def in_order(y: Any, i: int, j: int, columns: Any) -> float:
     """Sum the squares in the order of the given columns: this total decides."""
     total = 0.0
@@ -260,11 +293,11 @@ def join(
             tested += b_end - begin
             row = rows[i]
             for j in range(begin, b_end):
-                total = add_terms(y, i, j, first, last, 0.0, most)
+                total = add_some(y, i, j, first, last, 0.0, most)
                 if total <= most and first > 0:
-                    total = add_terms(y, i, j, 0, first, total, most)
+                    total = add_some(y, i, j, 0, first, total, most)
                 if total <= most and last < dims:
-                    total = add_terms(y, i, j, last, dims, total, most)
+                    total = add_some(y, i, j, last, dims, total, most)
                 if total > most:
                     continue
                 if total > sure and in_order(y, i, j, columns) > threshold:
@@ -295,33 +328,50 @@ def self_join(
     """Return the pairs of rows of x (n, d) within eps, smaller numbers left, and how
     many were compared.
     """
-    x = np.ascontiguousarray(x, np.float64)
-    threshold = float(make_metric("euclidean").threshold(eps))
     if len(x) < 2:
         return np.empty(0, np.int32), np.empty(0, np.int32), 0
+    parts = _joined(x, eps, threads, keep=True)
+    pairs = [part for found, _, _ in parts for part in found]
+    left, right = np.concatenate(pairs, axis=1)
+    return left, right, sum(tested for _, _, tested in parts)
+
+
+def count(x: np.ndarray, eps: float, threads: int = 1) -> int:
+    """Write all pairs to buffers, drop them, and return their number."""
+    return sum(number for _, number, _ in _joined(x, eps, threads, keep=False))
+
+
+def _joined(
+    x: np.ndarray, eps: float, threads: int, *, keep: bool
+) -> list[tuple[list[np.ndarray], int, int]]:
+    """Return for each thread its pairs, if they are kept, how many it found, and how
+    many it compared.
+    """
+    x = np.ascontiguousarray(x, np.float64)
+    threshold = float(make_metric("euclidean").threshold(eps))
     points = ordered(x, eps, threshold)
     waiting: queue.SimpleQueue[np.ndarray] = queue.SimpleQueue()
     for job in _jobs(points, JOBS * threads if threads > 1 else 1):
         waiting.put(job)
 
-    def work() -> tuple[list[np.ndarray], int]:
+    def work() -> tuple[list[np.ndarray], int, int]:
         stack, state = np.empty((DEPTH, 5), np.int64), np.zeros(3, np.int64)
-        found, columns = [], np.empty((2, BUFFER), np.int32)
+        found, number, columns = [], 0, np.empty((2, BUFFER), np.int32)
         while True:
             try:
                 stack[0] = waiting.get_nowait()
             except queue.Empty:
-                return found, int(state[TESTED])
+                return found, number, int(state[TESTED])
             state[TOP], done = 1, False
             while not done:
                 done = join(stack, state, *points, SHORT, threshold, *columns)
+                number += int(state[PAIRS])
+                if not keep:
+                    continue
                 found.append(columns[:, : state[PAIRS]])
                 if 2 * state[PAIRS] > BUFFER:
                     columns = np.empty_like(columns)
                 else:
                     found[-1] = found[-1].copy()
 
-    parts = together([work] * threads)
-    pairs = [part for found, _ in parts for part in found]
-    left, right = np.concatenate(pairs, axis=1)
-    return left, right, sum(tested for _, tested in parts)
+    return together([work] * threads)

@@ -1,0 +1,195 @@
+"""``python -m benchmarks gpu.ego``: Super-EGO with all cores of the host beside the
+papers' methods and "auto" on its GPU, with the same rows.
+
+These are the comparisons of the papers: table 3 of GPU-Join, figure 13 on load
+imbalance, and figures 3a and 3b of LSS, with fewer rows where one run would take
+minutes.  Super-EGO is our own (benchmarks/papers/ego.py).  Its seconds include the
+order of the rows.  Those of the methods on the GPU include their layout and index.  All
+write every pair to a buffer, and drop it.  Numbers of pairs must be equal.
+
+`published`: how many times as fast as Super-EGO or EGO the paper's own method is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cudf
+import numpy as np
+import pandas as pd
+
+import dask_simjoin  # noqa: F401
+from benchmarks.harness.gpu_report import environment
+from benchmarks.harness.repeats import repeated, summary, timed
+from benchmarks.papers import ego, ego_rows
+from dask_simjoin.methods import Grid, KMeans, ZOrder
+
+LONG = 2.0
+"""A run that takes more seconds is not repeated."""
+
+LONGEST, PART = 12.0, 8
+"""A method that would take more seconds, by a run of a part of the rows, is left out."""
+
+METHODS = {
+    "Grid.gpu_join()": Grid.gpu_join(),
+    "Grid.balanced()": Grid.balanced(),
+    "ZOrder()": ZOrder(),
+    "KMeans()": KMeans(),
+    '"auto"': "auto",
+}
+
+
+class Case(NamedTuple):
+    """Rows, a distance, and what the paper reports.
+
+    Attributes
+    ----------
+    figure, data : str
+        See `benchmarks.papers.ego_rows.Case`.
+    rows, of : int
+        Rows here, and in the paper.
+    eps : float
+    published : float or None
+    """
+
+    figure: str
+    data: str
+    rows: int
+    of: int
+    eps: float
+    published: float | None
+
+
+MILLIONS = 2_000_000
+CASES = (
+    Case("3a", "planted", 65_536, 65_536, 0.1, None),
+    Case("3a", "planted", 1_000_000, 1_000_000, 0.1, 6.8),
+    Case("3b", "planted", 262_144, 262_144, 0.01, None),
+    Case("3b", "planted", 262_144, 262_144, 0.35, None),
+    Case("fig13", "Unif2D", MILLIONS, MILLIONS, 1.0, None),
+    Case("fig13", "Expo2D", MILLIONS, MILLIONS, 0.04, None),
+    Case("fig13", "Expo2D", MILLIONS, MILLIONS, 0.12, None),
+    Case("tab3", "Syn16D", 200_000, MILLIONS, 0.03, 1.84),
+    Case("tab3", "Syn16D", 200_000, MILLIONS, 0.05, 5.46),
+    Case("tab3", "Syn32D", 100_000, MILLIONS, 0.08, 8.25),
+    Case("tab3", "Syn32D", 100_000, MILLIONS, 0.1, 7.5),
+    Case("tab3", "Syn64D", 80_000, MILLIONS, 0.16, 7.86),
+    Case("tab3", "Syn64D", 80_000, MILLIONS, 0.18, 5.63),
+    Case("fig13", "Unif6D", MILLIONS, MILLIONS, 8.0, None),
+    Case("fig13", "Expo6D", MILLIONS, MILLIONS, 0.75, None),
+)
+
+
+def on_host(x: np.ndarray, eps: float, repeat: int, threads: int) -> dict[str, Any]:
+    """Time Super-EGO."""
+    pairs: list[int] = []
+
+    def work() -> None:
+        pairs[:] = [ego.count(x, eps, threads)]
+
+    runs = repeated(lambda: timed(work, time.perf_counter), repeat, LONG)
+    return {"threads": threads, "pairs": pairs[0], **summary(runs)}
+
+
+def on_device(x: np.ndarray, eps: float, method: Any, repeat: int) -> dict[str, Any]:
+    """Time a method on the GPU, or say why it is left out."""
+
+    def steps(some: np.ndarray) -> tuple[int, dict[str, float]]:
+        frame = cudf.DataFrame(
+            pd.DataFrame(some, columns=[f"c{k}" for k in range(some.shape[1])])
+        )
+        found = frame.simjoin.profile(eps, method=method)
+        return int(found.numbers["pairs"]), dict(found.seconds)
+
+    seconds = steps(x[:: max(1, min(PART, len(x) // 1000))])[1]
+    few = sum(took for step, took in seconds.items() if step != "layout")
+    if PART**2 * few > LONGEST:
+        return {"absent": f"a run of 1 / {PART} of the rows takes {few:.2g} s"}
+    last: list[Any] = []
+
+    def work() -> float:
+        last[:] = steps(x)
+        return sum(last[1].values())
+
+    runs = repeated(work, repeat, LONG)
+    return {"pairs": last[0], "steps": last[1], **summary(runs)}
+
+
+def measured(case: Case, repeat: int, scale: float, threads: int) -> dict[str, Any]:
+    """Run a case: all methods on the GPU, then Super-EGO."""
+    rows = int(case.rows * scale)
+    x = ego_rows.points(ego_rows.Case(case.figure, case.data, rows, case.eps))
+    told: dict[str, Any] = {}
+    for name, method in METHODS.items():
+        gc.collect()
+        told[name] = on_device(x, case.eps, method, repeat)
+    own = on_host(x, case.eps, repeat, threads)
+    for name, one in told.items():
+        if one.get("pairs", own["pairs"]) != own["pairs"]:
+            raise AssertionError(
+                f"{case}: {name} finds {one['pairs']} pairs, Super-EGO {own['pairs']}"
+            )
+    return {
+        **case._asdict(),
+        "rows": rows,
+        "dims": x.shape[1],
+        "pairs": own["pairs"],
+        "Super-EGO": own,
+        "methods": told,
+    }
+
+
+def line(row: dict[str, Any]) -> str:
+    """Format a row for people."""
+    own = row["Super-EGO"]["seconds"]
+    words = [
+        f"{row['figure']:6} {row['rows']:>9,} of {row['data']}, eps {row['eps']:g}",
+        f"{row['pairs']:,} pairs",
+        f"Super-EGO {own:.3g} s",
+    ]
+    for name, one in row["methods"].items():
+        words.append(
+            f"{name} {own / one['seconds']:.3g}x" if "seconds" in one else f"{name} -"
+        )
+    return "; ".join([*words, f"published {row['published'] or '-'}"])
+
+
+def main(given: list[str]) -> None:
+    """Run all cases, print a line for each, and write JSON after each."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks gpu.ego", description=__doc__
+    )
+    parser.add_argument("--scale", type=float, default=1.0, help="part of the rows")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=110.0, help="start none later")
+    parser.add_argument("--output", type=Path)
+    args = parser.parse_args(given)
+    end = time.monotonic() + args.seconds
+    threads = len(os.sched_getaffinity(0))
+    report: dict[str, Any] = {
+        "environment": environment() | {"cores": threads, "load": os.getloadavg()[0]},
+        "unit": "seconds, medians of the runs",
+        "rows": [],
+    }
+    for dims in (2, 16):
+        ego.count(np.random.default_rng(0).uniform(size=(500, dims)), 0.1, threads)
+    for case in CASES:
+        if time.monotonic() > end:
+            print(f"{case}: no time was left", file=sys.stderr)
+            continue
+        row = measured(case, args.repeat, args.scale, threads)
+        print(line(row), file=sys.stderr, flush=True)
+        report["rows"].append(row)
+        if args.output:
+            args.output.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
