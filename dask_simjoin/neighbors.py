@@ -4,7 +4,8 @@ two transformers.
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Hashable, Mapping
+from typing import Any, Self
 
 from dask_simjoin.api.nearest_neighbors import NearestNeighbors
 from dask_simjoin.cluster.estimators import (
@@ -14,7 +15,7 @@ from dask_simjoin.cluster.estimators import (
     check_fitted,
 )
 from dask_simjoin.metrics.norms import Columns, SparseMatrix
-from dask_simjoin.request.options import Method, MetricName, check_whole
+from dask_simjoin.request.options import Box, Method, MetricName, check_whole
 from dask_simjoin.request.requests import GraphMode
 from dask_simjoin.request.units import check_choice
 from dask_simjoin.tasks.csr import MODES
@@ -57,7 +58,7 @@ class KNeighborsTransformer(NeighborsTransformer):
         Number of neighbors of a row. With ``mode="distance"``, the matrix has one more
         neighbor per row, as in scikit-learn, because a fitted row is usually its own
         nearest neighbor. With many copies of a row, the first copies are chosen.
-    metric, p, on, method
+    max_distance, metric, p, on, by, within, different, box, method
         As in `NearestNeighbors`.
     distance_unit : str, optional
         Unit of the distances in the matrix, as in `self_join`. Default: the unit of the
@@ -91,9 +92,14 @@ class KNeighborsTransformer(NeighborsTransformer):
         *,
         mode: GraphMode = "distance",
         n_neighbors: int = 5,
+        max_distance: float | str | None = None,
         metric: MetricName | None = None,
         p: float = 2,
         on: Columns = None,
+        by: Columns = None,
+        within: Mapping[Hashable, Any] | None = None,
+        different: Columns = None,
+        box: Box = None,
         method: Method = "auto",
         distance_unit: str | None = None,
         algorithm: str = "auto",
@@ -101,7 +107,9 @@ class KNeighborsTransformer(NeighborsTransformer):
         n_jobs: int | None = None,
     ) -> None:
         self.mode, self.n_neighbors = mode, n_neighbors
+        self.max_distance = max_distance
         self.metric, self.p, self.on, self.method = metric, p, on, method
+        self.by, self.within, self.different, self.box = by, within, different, box
         self.distance_unit = distance_unit
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
@@ -120,8 +128,8 @@ class KNeighborsTransformer(NeighborsTransformer):
         Returns
         -------
         csr_matrix (m, n)
-            Each row has its neighbors in ascending order of distance. Distances of 0
-            are stored.
+            Each row has its neighbors in ascending order of distance, fewer if
+            `max_distance` excludes some. Distances of 0 are stored.
         """
         check_fitted(self, "n_samples_fit_")
         k = check_whole("n_neighbors", self.n_neighbors, 1) + (self.mode == DISTANCE)
@@ -141,7 +149,7 @@ class RadiusNeighborsTransformer(NeighborsTransformer):
         Entries of the matrix: distances, or 1.
     radius : float or str, default 1.0
         Largest distance of a neighbor. It may have a unit, like `eps` of `self_join`.
-    metric, p, on, method
+    metric, p, on, by, within, different, box, method
         As in `NearestNeighbors`.
     distance_unit : str, optional
         Unit of the distances in the matrix, as in `self_join`. Default: the unit in
@@ -179,6 +187,10 @@ class RadiusNeighborsTransformer(NeighborsTransformer):
         metric: MetricName | None = None,
         p: float = 2,
         on: Columns = None,
+        by: Columns = None,
+        within: Mapping[Hashable, Any] | None = None,
+        different: Columns = None,
+        box: Box = None,
         method: Method = "auto",
         distance_unit: str | None = None,
         algorithm: str = "auto",
@@ -187,11 +199,15 @@ class RadiusNeighborsTransformer(NeighborsTransformer):
     ) -> None:
         self.mode, self.radius = mode, radius
         self.metric, self.p, self.on, self.method = metric, p, on, method
+        self.by, self.within, self.different, self.box = by, within, different, box
         self.distance_unit = distance_unit
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
     n_neighbors = 5
     """Default of `kneighbors`; not a parameter of this estimator."""
+
+    max_distance = None
+    """Neighbors of `kneighbors` may be at any distance."""
 
     def transform(self, X: Points) -> SparseMatrix:
         """Return all fitted rows within the radius of each row of `X`.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -23,11 +25,11 @@ from dask_simjoin.metrics.distances import Haversine
 from dask_simjoin.metrics.norms import Columns, Frame, SparseMatrix
 from dask_simjoin.planning.outputs import LISTS
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.options import Method, MetricName, check_whole
+from dask_simjoin.request.options import Box, Method, MetricName, check_whole
 from dask_simjoin.request.requests import (
+    FittedRowsRequest,
     GraphMode,
     KnnJoinRequest,
-    NeighborGraphRequest,
 )
 from dask_simjoin.request.units import (
     check_choice,
@@ -55,16 +57,23 @@ class NearestNeighbors(PointsEstimator):
     radius : float or str, default 1.0
         Distance that `radius_neighbors` uses by default. It may have a unit, like `eps`
         of `self_join`.
+    max_distance : float or str, optional
+        Largest distance of a neighbor in `kneighbors`. A row may then have fewer
+        neighbors. The conditions below need it there.
     metric, p, on, method
         As in `SimJoinAccessor.self_join`; `on` is for frames only. With "haversine" an
         array has latitudes and longitudes in degrees. Distances are in meters, unless
         `distance_unit` is set. The default metric is "euclidean", and "haversine" for
         longitudes and latitudes of a GeoDataFrame.
+    by, within, different, box
+        Conditions on a row and its neighbor, as in `SimJoinAccessor.join`. New rows
+        need these columns, too. The columns of an array are named 0, 1, 2, and so on.
+        With ``within={2: (-1, 0)}``, the third column of a neighbor is at most 1
+        smaller than the one of the query.
     distance_unit : str, optional
-        Unit of the returned distances, as in `self_join`. Default for
-        `radius_neighbors`: the unit in the radius, such as kilometers for ``radius="2
-        km"``. Default for `kneighbors`, and for a radius without a unit: the unit of
-        the metric.
+        Unit of the returned distances, as in `self_join`. Default: the unit in the
+        radius or in `max_distance`, such as kilometers for ``radius="2 km"``. If they
+        have no unit: the unit of the metric.
     algorithm, leaf_size
         Accepted for compatibility with scikit-learn, and ignored.
     n_jobs : int, optional
@@ -106,21 +115,23 @@ class NearestNeighbors(PointsEstimator):
         *,
         n_neighbors: int = 5,
         radius: float | str = 1.0,
+        max_distance: float | str | None = None,
         metric: MetricName | None = None,
         p: float = 2,
         on: Columns = None,
+        by: Columns = None,
+        within: Mapping[Hashable, Any] | None = None,
+        different: Columns = None,
+        box: Box = None,
         method: Method = "auto",
         distance_unit: str | None = None,
         algorithm: str = "auto",
         leaf_size: int = 30,
         n_jobs: int | None = None,
     ) -> None:
-        self.n_neighbors, self.radius, self.metric, self.p = (
-            n_neighbors,
-            radius,
-            metric,
-            p,
-        )
+        self.n_neighbors, self.radius = n_neighbors, radius
+        self.max_distance, self.metric, self.p = max_distance, metric, p
+        self.by, self.within, self.different, self.box = by, within, different, box
         self.on, self.method, self.distance_unit = on, method, distance_unit
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
@@ -139,7 +150,8 @@ class NearestNeighbors(PointsEstimator):
         NearestNeighbors
             The estimator itself.
         """
-        frame, _, request = self._frame(X, NeighborGraphRequest, eps=1.0)
+        # conditions do not depend on this distance; each call has its own
+        frame, _, request = self._frame(X, FittedRowsRequest, eps=0.0)
         frame = _numbered(frame)
         self._metric = request.metric
         radius = self._distance(self.radius)
@@ -150,7 +162,9 @@ class NearestNeighbors(PointsEstimator):
             limit = spec.limit._replace(eps=radius, option="radius")
             spec = replace(spec, limit=limit)
             LocalDistances([frame], spec).indexed(LISTS)
-        self._fitted, self._columns = frame, list(spec.on)
+        self._named = list(spec.named)
+        self._columns = list(dict.fromkeys([*spec.named, *spec.conditions]))
+        self._fitted = frame[self._columns]
         self.n_samples_fit_ = len(frame)
         return self
 
@@ -177,13 +191,17 @@ class NearestNeighbors(PointsEstimator):
         Returns
         -------
         array (m, k) float64, if `return_distance`, and array (m, k) int64
-            Distances in ascending order, and the numbers of the fitted rows.
+            Distances in ascending order, and the numbers of the fitted rows. If
+            `max_distance` leaves a row fewer than k neighbors, the others have the
+            distance inf and the number `n_samples_fit_`, as in
+            ``scipy.spatial.KDTree.query``.
 
         Raises
         ------
         OptionError
-            There are fewer than `n_neighbors` fitted rows, or `X` does not have as many
-            columns as the fitted rows.
+            There are fewer than `n_neighbors` fitted rows, and `max_distance` is not
+            given. `X` does not have as many columns as the fitted rows. There are
+            conditions, and `max_distance` is not given.
         ColumnError
             `X` lacks a fitted column.
         """
@@ -192,7 +210,7 @@ class NearestNeighbors(PointsEstimator):
         )
         fitted, queries = self._rows(X)
         available = len(fitted) - (queries is None)
-        if k > available:
+        if k > available and self.max_distance is None:
             raise OptionError(
                 f"Expected n_neighbors <= n_samples_fit, but n_neighbors = {k}, "
                 f"n_samples_fit = {len(fitted)}"
@@ -205,10 +223,13 @@ class NearestNeighbors(PointsEstimator):
             else:
                 found = knn_join(queries, fitted, k, **self._search(KnnJoinRequest))
         shape = len(fitted if queries is None else queries), k
-        rows = _host(found["right"]).reshape(shape)
-        return (
-            (_host(found["distance"]).reshape(shape), rows) if return_distance else rows
-        )
+        rows, distances = _host(found["right"]), _host(found["distance"])
+        if len(found) < math.prod(shape):
+            at = _host(found["left"]), _host(found["rank"]) - 1
+            rows = _placed(rows, at, np.full(shape, len(fitted)))
+            distances = _placed(distances, at, np.full(shape, np.inf))
+        rows, distances = rows.reshape(shape), distances.reshape(shape)
+        return (distances, rows) if return_distance else rows
 
     def radius_neighbors(
         self,
@@ -261,10 +282,12 @@ class NearestNeighbors(PointsEstimator):
         """
         check_choice("mode", mode, MODES)
         distances, rows = self.kneighbors(X, n_neighbors)
-        values = np.ones(rows.size) if mode == CONNECTIVITY else distances.ravel()
-        ends = np.arange(0, rows.size + 1, rows.shape[1])
+        there = rows < self.n_samples_fit_
+        rows, distances = rows[there], distances[there]
+        values = np.ones(len(rows)) if mode == CONNECTIVITY else distances
+        ends = np.concatenate([[0], np.cumsum(there.sum(1))])
         return sparse(np).csr_matrix(
-            (values, rows.ravel(), ends), shape=(len(rows), self.n_samples_fit_)
+            (values, rows, ends), shape=(len(there), self.n_samples_fit_)
         )
 
     def radius_neighbors_graph(
@@ -286,14 +309,12 @@ class NearestNeighbors(PointsEstimator):
             (values, rows, ends), shape=(len(ends) - 1, self.n_samples_fit_)
         )
 
-    def _search(self, request: Any = NeighborGraphRequest) -> dict[str, Any]:
+    def _search(self, request: Any = FittedRowsRequest) -> dict[str, Any]:
         options = self._options(request) | {
-            "on": self._columns,
+            "on": self._named,
             "metric": self._metric,
         }
         self._adapt(options, "distance_unit" in options)
-        # transformers have the parameter `mode`, but requests do not
-        options.pop("mode", None)
         return options
 
     def _adapt(self, options: dict[str, Any], has_unit: bool = False) -> None:
@@ -380,6 +401,14 @@ def _numbered(frame: Frame) -> Frame:
 def _host(column: Any) -> np.ndarray:
     """Return a column as a writable NumPy array."""
     return np.require(to_host(values_of(column)), requirements="W")
+
+
+def _placed(
+    values: np.ndarray, at: tuple[np.ndarray, np.ndarray], fill: np.ndarray
+) -> np.ndarray:
+    """Return `fill` with values at some of its places."""
+    fill[at] = values
+    return fill
 
 
 def _ragged(values: np.ndarray, ends: np.ndarray) -> np.ndarray:

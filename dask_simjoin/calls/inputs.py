@@ -333,11 +333,6 @@ def _check_points(frame: Frame, name: str, is_right: bool, has_positions: bool) 
         )
 
 
-def coordinates(frame: Frame, name: str, columns: list[str]) -> Frame:
-    """Return the coordinates of points as a frame with only these columns."""
-    return pd.DataFrame(add_columns(frame[[name]], name, columns))[columns]
-
-
 def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
     """Convert distances with units, such as "5 km", to numbers in the unit of the
     coordinate system, such as feet.

@@ -18,8 +18,8 @@ from dask_simjoin.calls.decorators import check_call, with_added
 from dask_simjoin.calls.examples import series_example
 from dask_simjoin.calls.inputs import Points as GeoPoints
 from dask_simjoin.calls.inputs import (
+    add_columns,
     as_frame,
-    coordinates,
     is_dask_array,
     masked_rows,
     points_of,
@@ -44,6 +44,7 @@ from dask_simjoin.request import clusters
 from dask_simjoin.request.columns import example_of, has_column, is_frame
 from dask_simjoin.request.messages import listed, shown, size_text
 from dask_simjoin.request.options import (
+    Box,
     Method,
     MetricName,
     Partitioning,
@@ -229,7 +230,7 @@ class PointsEstimator(BaseEstimator):
         points = None if fitted is None else points_of(frame, None)
         if fitted is not None and points is not None:
             fitted.check_same(points)
-            return coordinates(frame, points.name, fitted.columns)[columns]
+            frame = pd.DataFrame(add_columns(frame, points.name, fitted.columns))
         if frame_like(X):
             missing = [one for one in columns if not has_column(frame.columns, one)]
             if missing:
@@ -247,7 +248,7 @@ class PointsEstimator(BaseEstimator):
             )
         else:
             frame.columns = columns
-        return frame
+        return frame[columns]
 
     def _as_given(self, column: Series, X: Points) -> Labels:
         """Return a result column as an array if `X` is an array, and as a Series
@@ -499,7 +500,7 @@ class DBSCAN(Clustering):
         by: Columns = None,
         within: Mapping[Hashable, Any] | None = None,
         different: Columns = None,
-        box: float | Sequence[float | None] | Mapping[Hashable, float] | None = None,
+        box: Box = None,
         dropna: bool = False,
         method: Method = "auto",
         partitioning: Partitioning = "auto",
@@ -580,9 +581,12 @@ class OPTICS(Clustering):
         As in `SimJoinAccessor.optics`. "edges" gives exactly the order of scikit-learn,
         for the Euclidean metric only. "forest" needs less memory, works with any
         metric, and gives another order.
-    on, by, metric, p, dropna, method, partitioning, blocksize
+    on, metric, p, dropna, method, partitioning, blocksize
         As in `SimJoinAccessor.optics`; `on` is for frames only. The default metric is
         as for `DBSCAN`.
+    by, within, different, box
+        As in `SimJoinAccessor.optics`. The columns of an array are named as for
+        `DBSCAN`.
     algorithm, leaf_size
         Accepted for compatibility with scikit-learn, and ignored.
     n_jobs : int, optional
@@ -635,6 +639,9 @@ class OPTICS(Clustering):
         p: float = 2,
         on: Columns = None,
         by: Columns = None,
+        within: Mapping[Hashable, Any] | None = None,
+        different: Columns = None,
+        box: Box = None,
         dropna: bool = False,
         method: Method = "auto",
         partitioning: Partitioning = "auto",
@@ -646,12 +653,9 @@ class OPTICS(Clustering):
         self.max_eps, self.min_samples, self.eps = max_eps, min_samples, eps
         self.cluster_method = cluster_method
         self.xi, self.min_cluster_size, self.mode = xi, min_cluster_size, mode
-        self.metric, self.p, self.by = metric, p, by
-        self.predecessor_correction, self.on, self.dropna = (
-            predecessor_correction,
-            on,
-            dropna,
-        )
+        self.by, self.within, self.different, self.box = by, within, different, box
+        self.predecessor_correction = predecessor_correction
+        self.metric, self.p, self.on, self.dropna = metric, p, on, dropna
         self.method, self.partitioning, self.blocksize = method, partitioning, blocksize
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 

@@ -189,7 +189,9 @@ class LocalDistances(LocalJoins, LocalNearest):
             found = frames.xp.zeros((0, len(COLUMNS)), np.int64)
         elif mode == FOREST:
             found = forest_of_chunk(work.block_pair, min_samples, spec.measure)
-        elif is_dense(work.block_pair, work.plan.result.estimate.total):
+        elif not spec.gated and is_dense(
+            work.block_pair, work.plan.result.estimate.total
+        ):
             found = optics_of_dense_chunk(work.block_pair, max_eps, min_samples)
         else:
             least = work.plan.result.estimate.total_low

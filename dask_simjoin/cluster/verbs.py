@@ -139,10 +139,12 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
         larger data. It stores only a minimum spanning forest, so memory grows with the
         rows, not with the pairs. For every ``eps <= max_eps``, core rows and their
         clusters equal ``dbscan(eps, min_samples)``.
+    within, different
+        As in `self_join`: rows are neighbors only if these columns allow it.
     metric, p
         As in `self_join`. Mode "edges" takes only "euclidean", or the equivalent
         "minkowski" with ``p=2``.
-    on, id, by, dropna, threads, blocksize, partitioning, method
+    on, id, by, dropna, box, threads, blocksize, partitioning, method
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns

@@ -20,7 +20,6 @@ from dask_simjoin.request.options import (
     EngineOption,
     MetricRequest,
     Nearest,
-    Within,
     about,
     check_whole,
 )
@@ -59,7 +58,7 @@ class DbscanRequest(MetricRequest, Conditions, EngineOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpticsRequest(MetricRequest, Within, EngineOption):
+class OpticsRequest(MetricRequest, Conditions, EngineOption):
     """Request for rows in the order of OPTICS."""
 
     bound: ClassVar[str] = "max_eps"
@@ -90,7 +89,7 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Check the request for frames like `meta`; return the options of the join."""
-        spec = resolve(self, meta, self.max_eps)
+        spec = symmetric(resolve(self, meta, self.max_eps), "optics()")
         if self.mode == "edges" and spec.measure.name != "euclidean":
             raise OptionError(
                 f"metric={self.metric!r} is not allowed in optics() with mode='edges', "

@@ -268,7 +268,8 @@ CONDITIONS = (NEAR_IN_TIME, IN_ORDER, OF_OTHER_GROUPS, IN_BOX)
 
 CONDITIONED = (
     "self_join(), join(), knn_join(), count_pairs(), neighbor_counts(), "
-    "neighbor_graph(), dbscan(), near_duplicated() and drop_near_duplicates()"
+    "neighbor_graph(), dbscan(), optics(), near_duplicated() and "
+    "drop_near_duplicates()"
 )
 """The verbs that have these options."""
 
@@ -468,6 +469,10 @@ def not_an_option(
         return f" (did you mean 'return_distance'?){options}"
     if key in ("weight", "weights") and "min_samples" in known:
         key = "sample_weight"
+    if key == "by" and "other" not in known:
+        return (
+            f". Call {verb}() for the rows of each group of frame.groupby({value!r})."
+        )
     if NO_OPTIONS.get(key) == KEEP_BY_SIDE and "keep" not in known:
         key = "keep"
     meant = [own for own in OPTIONS.get(key, ()) if own in known]

@@ -74,6 +74,9 @@ memory of the workers.
 Keep = Columns | Mapping[str, Columns]
 """Columns of both rows, or a dict with columns of the "left" and of the "right" row."""
 
+Box = float | Sequence[float | None] | Mapping[Hashable, float] | None
+"""Lengths of a periodic box: one, one for each column, or a dict."""
+
 SUFFIXES = ("_left", "_right")
 
 EPS_HELP = "largest distance of a pair, or a column with one distance per row"
@@ -152,6 +155,9 @@ def about(
     `text`: its help; `choices`: all allowed values, if they can be listed.
     """
     return {"help": text, "choices": choices, "unit": unit}
+
+
+PAIRS = about("return each pair once, or in both directions", choices=get_args(Pairs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,7 +284,7 @@ class Conditions(Within):
     different: Columns = field(
         default=None, metadata=about("columns that must differ in both rows")
     )
-    box: float | Sequence[float | None] | Mapping[Hashable, float] | None = field(
+    box: Box = field(
         default=None,
         metadata=about(
             "lengths of a periodic box: one, one for each column, or a dict"
@@ -331,12 +337,7 @@ class Paired(MetricRequest, Conditions, MayLose):
     radii: ClassVar[bool] = True
 
     eps: Radius = field(kw_only=False, metadata=about(EPS_HELP))
-    pairs: Pairs = field(
-        default="unique",
-        metadata=about(
-            "return each pair once, or in both directions", choices=get_args(Pairs)
-        ),
-    )
+    pairs: Pairs = field(default="unique", metadata=PAIRS)
     include_self: bool = field(
         default=False, metadata=about("also pair each row with itself")
     )

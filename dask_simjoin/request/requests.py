@@ -18,6 +18,7 @@ from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import did_you_mean, shown
 from dask_simjoin.request.options import (
     EPS_HELP,
+    PAIRS,
     Conditions,
     Coordinates,
     Distance,
@@ -171,6 +172,16 @@ class NeighborGraphRequest(MetricRequest, Conditions, EngineOption, WithUnit):
         """Check the request for frames like `meta`; return the options of the join."""
         spec = symmetric(resolve(self, meta, self.eps), "neighbor_graph()")
         return in_unit(spec, self.distance_unit, self.eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedRowsRequest(SelfJoinRequest):
+    """Request for the rows that an estimator of neighbors searches."""
+
+    names_rows: ClassVar[bool] = False
+
+    pairs: Pairs = field(default="both", metadata=PAIRS)
+    return_distance: bool = field(default=True, metadata=about("always"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -563,12 +574,7 @@ class PlanRequest(TwoTableOptions, Conditions, MayLose, WithUnit, OneToOne):
         default=None, repr=False, compare=False, metadata=about("right table")
     )
     k: int | None = field(default=None, metadata=about("number of neighbors per row"))
-    pairs: Pairs = field(
-        default="unique",
-        metadata=about(
-            "return each pair once, or in both directions", choices=get_args(Pairs)
-        ),
-    )
+    pairs: Pairs = field(default="unique", metadata=PAIRS)
     include_self: bool = field(
         default=False, metadata=about("also pair each row with itself")
     )

@@ -1,13 +1,16 @@
 """Estimators with conditions on both rows of a pair, against brute force."""
 
+import warnings
+
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.cluster import DBSCAN, OPTICS
-from dask_simjoin.errors import ColumnError, OptionError
+from dask_simjoin.cluster import DBSCAN, HDBSCAN, OPTICS
+from dask_simjoin.cluster import local as local_clusters
+from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from tests.support.density import labels_of_neighbours as labels_of
 
 RNG = np.random.default_rng(0)
@@ -15,13 +18,15 @@ X = RNG.integers(0, 16, (200, 3)) / 8
 WEIGHTS = RNG.integers(1, 4, 200)
 APART = np.abs(X[:, None] - X[None])
 IMAGES = np.minimum(APART, 2.0 - APART)
-IN_PLANE = (APART[..., :2] ** 2).sum(2) <= 0.25**2
-CASES = {
-    "within": ({"within": {2: 0.25}}, IN_PLANE & (APART[..., 2] <= 0.25)),
-    "by": ({"by": 2}, IN_PLANE & (APART[..., 2] == 0)),
-    "different": ({"different": [2]}, IN_PLANE & (APART[..., 2] != 0)),
-    "box": ({"box": 2.0}, (IMAGES**2).sum(2) <= 0.25**2),
+AWAY = np.sqrt((APART[..., :2] ** 2).sum(2))
+DISTANCES = {
+    "within": ({"within": {2: 0.25}}, np.where(APART[..., 2] <= 0.25, AWAY, np.inf)),
+    "by": ({"by": 2}, np.where(APART[..., 2] == 0, AWAY, np.inf)),
+    "different": ({"different": [2]}, np.where(APART[..., 2] != 0, AWAY, np.inf)),
+    "box": ({"box": 2.0}, np.sqrt((IMAGES**2).sum(2))),
 }
+"""Case -> options, and the distance of each pair, inf if the options exclude it."""
+CASES = {name: (how, away <= 0.25) for name, (how, away) in DISTANCES.items()}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -55,16 +60,33 @@ def test_frames_and_their_columns():
     assert lazy.labels_.compute().tolist() == want.tolist()
 
 
-def test_optics_in_groups():
-    frame = pd.DataFrame(X, columns=list("xyt"))
-    model = OPTICS(0.25, min_samples=3, on=["x", "y"], by="t", cluster_method="dbscan")
-    want = frame.simjoin.optics(0.25, 3, on=["x", "y"], by="t")
-    assert model.fit(frame).ordering_.tolist() == np.argsort(want["ordering"]).tolist()
-    assert model.reachability_.tolist() == want["reachability"].tolist()
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("case", DISTANCES)
+def test_optics(case, dense, monkeypatch):
+    sklearn = pytest.importorskip("sklearn.cluster")
+    monkeypatch.setattr(local_clusters, "is_dense", lambda *_: dense)
+    options, away = DISTANCES[case]
+    away = np.minimum(away, 1e6)
+    np.fill_diagonal(away, 0.0)
+    how = {"max_eps": 0.5, "min_samples": 3, "cluster_method": "dbscan", "eps": 0.5}
+    with warnings.catch_warnings(action="ignore"):  # scikit-learn divides by zero
+        want = sklearn.OPTICS(metric="precomputed", **how).fit(away)
+    model = OPTICS(**how, **options).fit(X)
+    assert model.ordering_.tolist() == want.ordering_.tolist()
+    assert np.allclose(model.reachability_, want.reachability_)
+    assert model.labels_.tolist() == want.labels_.tolist()
+    forest = OPTICS(**how, **options, mode="forest").fit(da.from_array(X, 70))
+    labels, core = forest.labels_.compute(), (away <= 0.5).sum(1) >= 3
+    same = np.array(labels_of(away <= 0.5, 3))
+    assert len(set(zip(labels[core], same[core], strict=True))) == len({*same[core]})
 
 
 def test_refusals():
     with pytest.raises(OptionError, match="dbscan\\(\\) needs rows that are near each"):
         DBSCAN(0.25, within={2: (-1, 0)}).fit(X)
+    with pytest.raises(OptionError, match="optics\\(\\) needs rows that are near each"):
+        OPTICS(0.25, within={2: (-1, 0)}).fit(X)
     with pytest.raises(ColumnError, match="by= names 'day', which is not a column"):
         DBSCAN(0.25, by="day").fit(X)
+    with pytest.raises(OptionTypeError, match=r"each group of frame.groupby\('day'\)"):
+        HDBSCAN(5, by="day")

@@ -140,7 +140,7 @@ def test_pairs_of_different_groups_are_found_as_told():
 
 
 def test_verbs_without_conditions_name_those_that_have_them():
-    text = told(OptionTypeError, SEEN.simjoin.optics, 1.0, on="x", within={"t": "1 h"})
+    text = told(OptionTypeError, SEEN.simjoin.hdbscan, 5, on="x", within={"t": "1 h"})
     assert (
         ". Only self_join(), join(), knn_join(), " in text and "take within=." in text
     )
@@ -680,7 +680,11 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("set_self_join", "return_distance", "did you mean 'return_similarity'?"),
         ("knn_join", "return_distance", "knn_join() always returns distances"),
         ("knn_join", "direction", "use within={'time': ('-1 h', '0 h')}"),
-        ("set_self_join", "before", "dbscan(), near_duplicated() and drop_near"),
+        (
+            "set_self_join",
+            "before",
+            "dbscan(), optics(), near_duplicated() and drop_near",
+        ),
         ("self_join", "boxsize", "use box=L, or a length for each column"),
         ("dbscan", "Periodic", "such as box=[10, 10, None]"),
         ("hdbscan", "box", "drop_near_duplicates() take box=."),
