@@ -46,6 +46,7 @@ from dask_simjoin.tasks.neighbor_rows import (
     nearest_or_missing,
     nearest_rows,
     part_of_rows,
+    rows_near,
     search_rows,
 )
 from dask_simjoin.tasks.pairs import rows_without_right
@@ -330,9 +331,10 @@ class NearestJoin(NearestLazy):
 class NearestRows(PartitionsFiltered, LabelledExpr):
     """Search the nearest rows of each row, chunk by chunk, like `ChunkSearches`.
 
-    A small result of a chunk is one partition. Else each part of the chunk's rows makes
-    a partition. One task per searched chunk selects the neighbors that are rows of this
-    chunk, with their ids. `others`: the left rows that `dropna` leaves out, which get
+    A small result of a chunk is one partition. If the chunks that it needs fit in the
+    memory of a task, one task searches them and makes its rows. Else each part of the
+    chunk's rows makes a partition. One task per searched chunk selects the neighbors
+    that are rows of this chunk, with their ids. `others`: the left rows that `dropna` leaves out, which get
     partitions of their own; None: there are none.
     """
 
@@ -412,6 +414,15 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                 )
                 steps.layer[key] = Task(key, *alone)
                 continue
+            made = nearest_or_missing if left else nearest_rows
+            undivided = parts == int(plan.work.parts[c]) == 1
+            if undivided and len(others) == 1 and not ties:
+                how = made, options, spec, meta, plan.counted.in_frame_order
+                near = (refs[d] for d in others[0])
+                steps.layer[key] = Task(
+                    key, rows_near, *how, (c, *others[0]), refs[c], *near
+                )
+                continue
             about = steps, c, others, self.chunks, numbers, options
             if parts > 1:
                 state = add_part(*about, (number, parts), plan.work.copies)
@@ -423,30 +434,42 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
                     plan.work.copies,
                     plan.indexing.threads,
                 )
-            query = self.chunks.chunk_ref(c, number)
             if ties:
-                about_ties = state, k, spec, query
-                tied = [
-                    steps.add(
-                        "ties",
-                        (c, number, d),
-                        ties_in,
-                        *about_ties,
-                        self.chunks.chunk_ref(d, number),
-                        List(numbers[c], numbers[d]),
-                        self.operand("totals"),
-                    )
-                    for some in others
-                    for d in some
-                ]
-                most = self.operand("totals")[1]
-                state = steps.add(
-                    "tied", (c, number), with_ties, *about_ties, most, *tied
-                )
-            made = nearest_or_missing if left else nearest_rows
+                state = self._tied(steps, c, others, numbers, number, state)
+            query = self.chunks.chunk_ref(c, number)
             found = self._names(steps, c, others, numbers, number, state, parts > 1)
             steps.layer[key] = Task(key, made, query, state, spec, meta, *found)
         return steps.layer
+
+    def _tied(
+        self,
+        steps: Steps,
+        c: int,
+        others: list[list[int]],
+        numbers: list[int | Task],
+        number: int,
+        state: TaskRef,
+    ) -> TaskRef:
+        """Add all rows at the distance of the last neighbor to a state.
+
+        `number`: the part of the rows.
+        """
+        query, totals = self.chunks.chunk_ref(c, number), self.operand("totals")
+        about = state, self.operand("k"), self.operand("spec"), query
+        tied = [
+            steps.add(
+                "ties",
+                (c, number, d),
+                ties_in,
+                *about,
+                self.chunks.chunk_ref(d, number),
+                List(numbers[c], numbers[d]),
+                totals,
+            )
+            for some in others
+            for d in some
+        ]
+        return steps.add("tied", (c, number), with_ties, *about, totals[1], *tied)
 
     def _names(
         self,

@@ -470,4 +470,10 @@ class Costs:
         # pieces
         if len(wanted) == 1 and wanted[0] > 1:
             wanted = np.ceil(wanted / self.limits.threads) * self.limits.threads
-        return np.minimum(wanted, limit.clip(1)).astype(np.int64)
+        pieces = np.minimum(wanted, limit.clip(1)).astype(np.int64)
+        # cutting saves at most the time of the longest piece, which others wait for
+        further = NANO * CLUSTER_TASK * float((pieces - 1).sum())
+        many = self.limits.cluster and len(pieces) >= self.limits.threads
+        if many and not self.limits.gpu and further > seconds.max():
+            return np.ones_like(pieces)
+        return pieces

@@ -82,8 +82,8 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
         return 0.0
     random = np.random.default_rng(m)
     some = points.x[random.choice(m, min(m, GUESSED), replace=False)]
-    share = len(some) / max(1, points.rows)
-    place = min(len(some) - 1, max(1, math.ceil(neighbors * share)))
+    nearest = neighbors * len(some) / max(1, points.rows)
+    place = min(len(some) - 1, max(1, math.ceil(nearest)))
     asked = ASKED if points.rows > FEW_ROWS else PROBED
     columns, far = np.ascontiguousarray(some.T), np.empty(min(asked, len(some)))
     with np.errstate(over="ignore"):
@@ -95,6 +95,8 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
             far[rows] = np.partition(total, place, axis=1)[:, place]
         far.sort()
         typical = float(metric.distance(far[len(far) // 2 :][:1], np)[0])
+    # the nearest of few points is farther than the neighbors among all rows
+    typical *= min(1.0, nearest / place) ** (1 / max(1, points.x.shape[1]))
     return typical if math.isfinite(typical) else 0.0
 
 

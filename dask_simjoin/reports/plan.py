@@ -568,8 +568,9 @@ class NearestPlanReport(PlanReport):
         work = self.plan.work
         parts, slices = work.parts, work.slices
         groups = np.array([len(work.groups(c)) for c in range(len(parts))], np.int64)
-        # a task that searches all chunks needs no further tasks to select rows of each
-        searches = int((groups * (parts + np.where(work.together, 0, slices))).sum())
+        # a task that searches all near chunks also makes the rows, if they are one part
+        divided = (parts > 1) | (groups > 1)
+        searches = int((groups * (parts + slices))[divided].sum())
         return (
             self._making_tasks()
             + searches

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from dask_simjoin.tasks.nearest import (
     Totals,
     rows_of_numbers,
     search_chunk,
+    search_chunks,
 )
 from dask_simjoin.tasks.pairs import (
     cast_like,
@@ -183,6 +185,35 @@ def nearest_or_missing(
     )
     alone = partnerless(query, places, spec, like)
     return frames.stacked([matched, alone]).iloc[order].reset_index(drop=True)
+
+
+def rows_near(
+    made: Callable[..., Frame],
+    options: tuple[SearchLayout, int, bool, Totals],
+    spec: JoinSpec,
+    like: Frame,
+    in_frame_order: bool,
+    places: Sequence[int],
+    *chunks: Chunk,
+) -> Frame:
+    """Search the neighbors of a chunk's rows in all chunks near it, and make the rows
+    of the result.
+
+    `made`: `nearest_rows` or `nearest_or_missing`. `options`: layout, number of
+    neighbors, whether it is a self-join, and the (smallest, largest) allowed total.
+    `in_frame_order`: whether chunks are numbered in the order of their rows. `places`:
+    the numbers of all chunks. `chunks`: the chunk of the rows, and the near chunks.
+    """
+    layout, k, is_self_join, totals = options
+    query, *near = chunks
+    numbers = places if in_frame_order else [chunk["position"] for chunk in chunks]
+    about = layout, k, numbers, is_self_join, totals, (0, 1)
+    state = search_chunks(query, near, *about)
+    found = (
+        find_rows(state, data, own, spec)
+        for data, own in zip(near, numbers[1:], strict=True)
+    )
+    return made(query, state, spec, like, *found)
 
 
 def state_of_all_rows(state: State, frame: Frame, spec: JoinSpec) -> State:

@@ -108,17 +108,17 @@ def test_one_task_searches_all_near_chunks(how, monkeypatch):
     work, steps, rows = joined(need=1e9)
     near = [len(found) for found in work.searches]
     assert work.together.tolist() == near and max(near) > 4
-    assert steps["simjoin_nearest_search"] == work.parts.sum()
-    assert "simjoin_nearest_name" not in steps
+    assert (work.parts == 1).all() and steps["simjoin_nearest_rows"] == len(near)
+    assert "simjoin_nearest_search" not in steps and "simjoin_nearest_name" not in steps
     alone, more, same = joined(need=0)
     assert (alone.together == 1).all()
     assert more["simjoin_nearest_search"] == (alone.parts * near).sum()
     pd.testing.assert_frame_equal(rows, same)
     # a task has the memory for about five chunks
     some, fewer, same = joined(need=3)
-    groups = [len(some.groups(c)) for c in range(len(near))]
-    assert 1 < some.together.max() < max(near) and max(groups) > 1
-    assert fewer["simjoin_nearest_search"] == (some.parts * groups).sum()
+    groups = np.array([len(some.groups(c)) for c in range(len(near))])
+    assert 1 < some.together.max() < max(near) and min(groups) == 1 < max(groups)
+    assert fewer["simjoin_nearest_search"] == groups[groups > 1].sum()
     pd.testing.assert_frame_equal(rows, same)
 
 

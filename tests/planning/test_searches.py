@@ -5,6 +5,9 @@ import pytest
 
 from dask_simjoin.metrics.distances import make_metric
 from dask_simjoin.planning import searches
+from dask_simjoin.planning.costs import Costs
+from dask_simjoin.planning.limits import Limits
+from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.sample import Sample
 from dask_simjoin.planning.sample_pairs import gather_samples
 from dask_simjoin.planning.searches import (
@@ -93,3 +96,38 @@ def test_few_rows_are_asked_of_a_small_table(monkeypatch):
     assert (
         few == pytest.approx(searches._guess(points, 5, metric), rel=1 / 3) and few > 0
     )
+
+
+@pytest.mark.parametrize("dims", [1, 2, 5])
+def test_the_guess_of_a_large_table_is_for_its_density(dims):
+    """The nearest of few sample points is far, although neighbors among all rows are
+    near: regions would be too wide.
+    """
+    x = np.random.default_rng(0).uniform(size=(4000, dims))
+    metric = make_metric("euclidean", 2)
+    guesses = [
+        searches._guess(
+            gather_samples(
+                [Sample(rows, np.arange(4000), x)], np.array([0, rows]), dims
+            ),
+            5,
+            metric,
+        )
+        for rows in (10**7, 10**10)
+    ]
+    ratio = 1000 ** (1 / dims)
+    assert guesses[0] / guesses[1] == pytest.approx(ratio) and guesses[1] > 0
+
+
+def test_many_searches_of_a_large_cluster_are_not_cut():
+    """Half a second is not worth thousands of tasks. A few long searches are cut."""
+    costs = Costs(
+        "dense", 2, (1.0, 1.0), 1e9, PAIRS, Limits(4096, 10**9, True, workers=1024)
+    )
+
+    def pieces(seconds):
+        return costs.pieces(np.array(seconds), np.full(len(seconds), 1e6), None)
+
+    assert (pieces([0.5] * 9000) == 1).all()
+    assert (pieces([0.5] * 100) > 1).all()
+    assert pieces([0.5] * 9000 + [60.0])[-1] > 1
