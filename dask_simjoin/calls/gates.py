@@ -32,6 +32,7 @@ from dask_simjoin.calls.tables import table_of
 from dask_simjoin.catalog import HOME, arrow_type, kind_of_number, library
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.columns import EXACT_INTEGER
+from dask_simjoin.engine.compat import any_of, on_gpu, to_host, values_of
 from dask_simjoin.engine.native import native
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics import gates as definition
@@ -73,9 +74,6 @@ UNLIKE_VALUES = functools.partial(framed, option="different")
 
 OPTIONS = ("within", "different", "box")
 """Options of joins whose candidates are decided by gates."""
-
-GATES = ("within=", "different=")
-"""The options that compare further columns, as messages show them."""
 
 
 class Scale(NamedTuple):
@@ -196,13 +194,11 @@ def check_served(examples: list[Frame], given: Mapping[str, Any], option: str) -
     """Raise an error for tables and options that do not support gates. `option`: see
     `_first_option`.
     """
-    searches = given.get("k") is not None
-    on_gpu = any(library(example) != HOME for example in examples)
-    if on_gpu and (searches or option in GATES):
-        what = "searches for nearest rows" if searches else "joins"
+    if given.get("k") is not None and any(library(one) != HOME for one in examples):
         raise OptionError(
-            f"{option} is for frames of pandas: {what} on GPUs do not support it. "
-            "Convert the tables with ddf.to_backend('pandas'), or frame.to_pandas()."
+            f"{option} is for frames of pandas here: searches for nearest rows on GPUs "
+            "do not support it. Convert the tables with ddf.to_backend('pandas'), or "
+            "frame.to_pandas()."
         )
     if given.get("approximate"):
         raise OptionError(
@@ -279,11 +275,16 @@ def _unit(dtype: Any) -> str:
     """Return the unit of comparison for times of this dtype. It is never seconds, so
     that `ROUNDED` units are little.
     """
-    arrow = arrow_type(dtype)
-    unit = getattr(dtype if arrow is None else arrow, "unit", None)
-    if unit is None and isinstance(dtype, np.dtype) and dtype.kind in "mM":
-        unit = np.datetime_data(dtype)[0]
+    unit = _own_unit(dtype)
     return unit if unit in ("us", "ns") else "ms"
+
+
+def _own_unit(dtype: Any) -> Any:
+    """Return the unit of times of this dtype; None if it has none."""
+    arrow = arrow_type(dtype)
+    if isinstance(dtype, np.dtype) and dtype.kind in "mM":
+        return np.datetime_data(dtype)[0]
+    return getattr(dtype if arrow is None else arrow, "unit", None)
 
 
 def _tolerance(rule: Gate) -> float:
@@ -305,8 +306,9 @@ def _with_columns(table: Frame, made: list[Made]) -> Frame:
         source = table[one.columns]
 
         def meta() -> Frame:
-            none = dict.fromkeys(one.labels, np.empty(0))
-            return pd.DataFrame(none, index=meta_of(source).index[:0])
+            none = meta_of(source).iloc[:0]
+            empty = frames_for(none).xp.empty(0)
+            return _framed(none, dict.fromkeys(one.labels, empty))
 
         return table_of(source).by_partition(
             one.function, one.labels, *one.args, meta=meta
@@ -346,7 +348,14 @@ def _framed_words(
     rows: Frame, labels: list[str], values: Array, *coordinates: Array
 ) -> Frame:
     columns = [*coordinates, *definition.words_of(values).T]
-    return pd.DataFrame(dict(zip(labels, columns, strict=True)), index=rows.index)
+    return _framed(rows, dict(zip(labels, columns, strict=True)))
+
+
+def _framed(rows: Frame, columns: dict[str, Array]) -> Frame:
+    """Return columns as a frame with the labels of rows."""
+    made = frames_for(rows).result(columns, len(rows))
+    made.index = rows.index
+    return made
 
 
 def _values_of(rows: Frame, unit: str) -> tuple[Array, Array]:
@@ -358,11 +367,7 @@ def _values_of(rows: Frame, unit: str) -> tuple[Array, Array]:
     if not unit:
         found = frames_for(rows).coordinates(rows, (name,))[:, 0]
         whole = kind_of_number(column.dtype) in ("i", "u")
-        if (
-            whole
-            and len(found)
-            and np.nanmax(np.abs(found), initial=0) >= EXACT_INTEGER
-        ):
+        if whole and any_of(abs(found) >= EXACT_INTEGER):
             raise ColumnError(
                 f"within= names {name!r}, which holds integers of 2**53 or more. They "
                 "are compared as float64, which does not have all of them. Subtract a "
@@ -370,7 +375,7 @@ def _values_of(rows: Frame, unit: str) -> tuple[Array, Array]:
             )
         return found, np.isnan(found)
     try:
-        return _times(column, unit)
+        return (_times_on_gpu if on_gpu(column) else _times)(column, unit)
     except (pa.ArrowInvalid, pd.errors.OutOfBoundsDatetime, OverflowError, ValueError):
         raise ColumnError(
             f"within= names {name!r} of dtype {column.dtype}. It holds other values "
@@ -401,14 +406,27 @@ def _times(column: Series, unit: str) -> tuple[np.ndarray, np.ndarray]:
     return index.as_unit(unit).asi8, np.asarray(index.isna())
 
 
+def _times_on_gpu(column: Series, unit: str) -> tuple[Array, Array]:
+    """Return times like `_times`. cuDF would wrap times beyond the range of a unit."""
+    own = _own_unit(column.dtype)
+    if own is None:
+        raise ValueError
+    missing = values_of(column.isna())
+    whole = values_of(column.astype("int64").fillna(0))
+    scale = NANOSECONDS[own] // NANOSECONDS[unit]
+    if any_of(abs(whole) > (2**63 - 1) // scale):
+        raise ValueError
+    return whole * scale, missing
+
+
 def columns_unlike(rows: Frame, labels: list[str], sides: int, *values: Frame) -> Frame:
     """Number the values of rows in all their columns together, and return the two words
     of the numbers. A missing value equals a missing value.
 
     `values`: the distinct values of each column in each table.
     """
-    given = native(rows)
-    code, groups = np.zeros(len(given), np.int64), 1
+    given, xp = native(rows), frames_for(rows).xp
+    code, groups = xp.zeros(len(given), np.int64), 1
     for k, name in enumerate(given.columns):
         parts = keys_of_sides(values[k * sides : (k + 1) * sides])
         place, number = places_among(given[name], parts)
@@ -418,7 +436,7 @@ def columns_unlike(rows: Frame, labels: list[str], sides: int, *values: Frame) -
                 f"different= names columns with {groups:,} combinations of values, "
                 "too many to number; name fewer columns."
             )
-        code = code * (number + 1) + np.asarray(place) + 1
+        code = code * (number + 1) + xp.asarray(place) + 1
     return _framed_words(rows, labels, code)
 
 
@@ -426,6 +444,6 @@ def _largest(rows: Frame) -> pd.DataFrame:
     """Return the largest finite value of a column, in a frame with one row."""
     column = rows.iloc[:, :1]
     name = column.columns[0]
-    values = frames_for(column).coordinates(column, (name,))[:, 0]
+    values = to_host(frames_for(column).coordinates(column, (name,))[:, 0])
     finite = values[np.isfinite(values)]
     return pd.DataFrame({"value": [finite.max(initial=0.0)]})

@@ -110,6 +110,17 @@ def count_up(counts: Array, *places: Array) -> None:
             _adder(False)(some, counts)
 
 
+def lower_to(low: Array, places: Array, labels: Array) -> None:
+    """Lower the entries of `low` at `places` to labels; arrays are int64."""
+    if module_of(low) is np:
+        np.minimum.at(low, places, labels)
+    elif len(places):
+        body = "atomicMin(&low[place], label)"
+        _elementwise("S place, int64 label", "raw int64 low", body, "simjoin_lower_to")(
+            places, labels, low
+        )
+
+
 def _adder(weighted: bool) -> Any:
     """Return a kernel that replaces CuPy's `bincount`.
 

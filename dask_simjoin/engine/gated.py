@@ -15,8 +15,8 @@ from dask_simjoin.metrics.formulas import (
     DIFFERENCES,
     HAMMING,
 )
-from dask_simjoin.metrics.gates import Compared, Gates
-from dask_simjoin.metrics.norms import Array, Norm, add
+from dask_simjoin.metrics.gates import Compared, Gates, values_of, words_of
+from dask_simjoin.metrics.norms import Array, Index, Norm, add
 
 
 @dataclass(frozen=True)
@@ -79,34 +79,64 @@ def columns_of_index(layout: GatedLayout, dims: int) -> tuple[int, int]:
     return indexed, indexed - len(layout.gates.within)
 
 
-def totals_of(left: Array, right: Array, compared: Compared, norm: Norm) -> Array:
-    """Return the totals (n,) of pairs of rows (n, d) in the columns that the metric
-    compares. Arrays are of NumPy or CuPy. Each operation rounds as in the kernel
+def decided_by(x: Array, y: Array, order: Array, layout: GatedLayout) -> Index:
+    """Return what an index has besides the entries of the method that finds candidates.
+
+    "values" (n, gates), int64, has the values of gates. The columns whose numbers decide
+    follow. "measured" is the number of columns that the metric compares. If their
+    numbers decide, "numbers" (n, columns) has them.
+
+    `x`: the points. `y`: the points of the index. `order` (n,): their positions in `x`.
+    Arrays are of NumPy or CuPy.
+    """
+    indexed, measured = columns_of_index(layout, x.shape[1])
+    values = values_of(x[:, indexed:])[order]
+    found = {"values": values, "measured": measured}
+    if layout.compared.numbers:
+        numbers = values[:, len(layout.gates.rules) :].view(np.float64)
+        others = y[: len(values), layout.compared.coordinates : measured]
+        found["numbers"] = np.concatenate([numbers, others], axis=1)
+    return found
+
+
+def every_column(y: Array, values: Array) -> Array:
+    """Return all columns of an index's points `y` (n, d): see `decided_by`."""
+    words = [words_of(values[:, g]) for g in range(values.shape[1])]
+    return np.concatenate([y, *words], axis=1)
+
+
+def totals_of(
+    columns: Iterable[tuple[Array, Array]], compared: Compared, norm: Norm
+) -> Array:
+    """Return the totals (n,) of pairs of rows. Each operation rounds as in the kernel
     `decide` of CPUs, so the totals are the same.
+
+    `columns`: the columns that the metric compares. Each has the numbers of the left
+    rows and of the right rows, both (n,), in arrays of NumPy or CuPy.
     """
     numbers, _, box, formula = compared
-    total: Array = left[:, 0] * 0.0
-    if formula == DIFFERENCES:
-        for k in range(left.shape[1]):
-            away = abs(left[:, k] - right[:, k])
-            if k < len(box) and box[k]:
-                away = np.minimum(away, box[k] - away)
-            total = add(total, away, norm)
-        return total
-    whole: Array = total + (0.0 if formula == BRAY_CURTIS else float(numbers))
+    total: Array = 0.0
+    whole: Array = 0.0
+    apart: Array = None  # which pairs are of different groups
     with np.errstate(all="ignore"):
-        for k in range(numbers):
-            a, b = left[:, k], right[:, k]
-            if formula == HAMMING:
-                total = total + (a != b)
+        for k, (a, b) in enumerate(columns):
+            if formula == DIFFERENCES:
+                away = abs(a - b)
+                if k < len(box) and box[k]:
+                    away = np.minimum(away, box[k] - away)
+                total = add(total, away, norm)
+            elif k >= numbers:
+                apart = a != b if apart is None else apart | (a != b)
+            elif formula == HAMMING:
+                total = total + np.where(a != b, 1.0, 0.0)
             elif formula == CANBERRA:
                 size = abs(a) + abs(b)
                 total = total + np.where(size > 0, abs(a - b) / size, 0.0)
             else:
                 total = total + abs(a - b)
                 whole = whole + (a + b)
-        if formula != CANBERRA:
+        if formula == HAMMING:
+            total = total / numbers
+        elif formula == BRAY_CURTIS:
             total = np.where(whole > 0, total / whole, 0.0)
-    for k in range(numbers, left.shape[1]):  # groups
-        total = np.where(left[:, k] != right[:, k], math.inf, total)
-    return total
+    return total if apart is None else np.where(apart, math.inf, total)

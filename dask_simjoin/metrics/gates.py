@@ -22,7 +22,9 @@ decide them.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
@@ -115,10 +117,13 @@ class Gates(NamedTuple):
 
     def allow(self, left: Array, right: Array) -> Array:
         """Return for pairs of values (n, gates) whether all gates allow them (n,)."""
-        each = [
-            allows(rule, left[:, g], right[:, g]) for g, rule in enumerate(self.rules)
-        ]
-        return np.logical_and.reduce(each)
+        return functools.reduce(
+            operator.and_,
+            [
+                allows(rule, left[:, g], right[:, g])
+                for g, rule in enumerate(self.rules)
+            ],
+        )
 
     @property
     def mirrored(self) -> Gates:

@@ -22,8 +22,9 @@ from dask.base import is_dask_collection
 import dask_simjoin  # noqa: F401  (registers the accessor)
 from dask_simjoin.errors import OptionError, UnsupportedFrameError
 from tests.support.gpu_frames import lay
-from tests.support.random_conditions import conditions_of
+from tests.support.random_conditions import FORMULAS, conditions_of
 from tests.support.random_frames import WHEN, WORDS, Draw, text_of
+from tests.support.random_verbs import METRICS
 
 DISTANCES = (
     "self_join",
@@ -56,24 +57,19 @@ BOXED = (
 RADII = ("self_join", "join", "neighbor_counts", "count_pairs")
 """Verbs that are also tried with a distance for each row."""
 
-METRICS = [
-    *["euclidean"] * 5,
-    "sqeuclidean",
-    "manhattan",
-    "chebyshev",
-    "minkowski",
-    "cosine",
-    "haversine",
-    "canberra",
-    "hamming",
-    "braycurtis",
-]
+UNITS = ("ns", "us", "ms", "s")
+"""Units of columns of times."""
+
 RELATIVE = {"haversine": 1e-12, "minkowski": 1e-12}
 """Largest relative difference of distances, where they are not equal to the last bit."""
 
 
-def table(draw: Draw, rows: int, dims: int, metric: str) -> pd.DataFrame:
-    """Draw points on a lattice, and columns of other kinds; keys are unique."""
+def table(
+    draw: Draw, rows: int, dims: int, metric: str, zone: str | None
+) -> pd.DataFrame:
+    """Draw points on a lattice, and columns of other kinds; keys are unique. `zone`: of
+    times.
+    """
     rng = draw.rng
     step = draw.one("step", [0.5, 0.1, 1 / 3])
     x = rng.integers(-4 if metric != "cosine" else 1, 9, (rows, dims)) * step
@@ -85,19 +81,23 @@ def table(draw: Draw, rows: int, dims: int, metric: str) -> pd.DataFrame:
     frame["key"] = rng.permutation(rows) * 3 - 5
     frame[WORDS] = [text_of(k) for k in range(rows)]
     since = pd.to_timedelta(np.arange(rows) ** 2 % 11 * 60, unit="s")
-    frame[WHEN] = pd.Timestamp("2024-02-29") + since
+    when = pd.Series(pd.Timestamp("2024-02-29", tz=zone) + since)
+    frame[WHEN] = when.dt.as_unit(draw.one("unit", UNITS))
+    if draw.chance("missing", 0.2):
+        frame.loc[frame.index % 9 == 4, [WHEN, "r"]] = None
     return frame
 
 
 def call_of(draw: Draw, case: int, seed: int) -> tuple[str, Any, Any, dict[str, Any]]:
     """Draw a verb, its left and right table (or None), and its options."""
     verb = draw.one("verb", [*DISTANCES, "join", "self_join", "knn_join", *SETS])
-    metric = draw.one("metric", METRICS)
+    metric = draw.one("metric", [*METRICS, *FORMULAS])
     dims = 2 if metric == "haversine" else draw.one("dims", [1, 2, 2, 3, 17])
     if verb in SETS:
         metric, dims = "euclidean", 1
     rows, more = (draw.one("rows", [0, 1, 20, 60, 150]) for _ in "ab")
-    left, right = (table(draw, n, dims, metric) for n in (rows, more))
+    zone = draw.one("zone", [None] * 5 + ["UTC"])
+    left, right = (table(draw, n, dims, metric, zone) for n in (rows, more))
     if verb in SETS:
         return (verb, left, right, set_options(draw, verb))
     on = list(left.columns[:dims])
@@ -106,6 +106,8 @@ def call_of(draw: Draw, case: int, seed: int) -> tuple[str, Any, Any, dict[str, 
         options["p"] = draw.one("p", [3, 4, 1.5, math.inf])
     conditions = conditions_of(seed, case, verb, on, True)
     options |= conditions.options
+    if verb not in ("closest_pairs", "k_distances"):
+        options["dropna"] = True
     eps = draw.one("eps", [0.0, 0.5, 1.0, 0.3])
     eps = {"haversine": eps * 1e6, "cosine": eps / 8, "hamming": eps / 2}.get(
         metric, eps

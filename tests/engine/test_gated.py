@@ -57,5 +57,6 @@ def test_totals_of_arrays_are_those_of_the_kernel(formula, norm):
     terms = kernels.Terms(formula, 3, lengths)
     how = rules_of(Gates()), terms, math.inf, kind_of(norm)
     assert kernels.decide(*sides, *how, i, j, near, totals) == 2500
-    found = totals_of(left[i], right[j], compared, norm)
+    columns = zip(left[i].T, right[j].T, strict=True)
+    found = totals_of(columns, compared, norm)
     assert np.array_equal(found, totals)

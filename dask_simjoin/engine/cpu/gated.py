@@ -15,7 +15,6 @@ import numpy as np
 from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.base import Numbers, method_module
 from dask_simjoin.engine.cpu.kernels import gates as kernels
-from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import (
     CallbackSink,
@@ -25,8 +24,14 @@ from dask_simjoin.engine.cpu.sinks import (
     Sink,
     places_of,
 )
-from dask_simjoin.engine.gated import GatedLayout, GatedSearch, columns_of_index
-from dask_simjoin.metrics.gates import TIMES, Gates, values_of, words_of
+from dask_simjoin.engine.gated import (
+    GatedLayout,
+    GatedSearch,
+    columns_of_index,
+    decided_by,
+    every_column,
+)
+from dask_simjoin.metrics.gates import TIMES, Gates
 from dask_simjoin.metrics.norms import Index
 
 
@@ -43,32 +48,19 @@ def rules_of(gates: Gates) -> kernels.Rules:
     )
 
 
-def measured_points(
-    x: np.ndarray, values: np.ndarray, layout: GatedLayout, measured: int
-) -> np.ndarray:
-    """Return the columns that the metric compares, if their numbers decide.
-
-    `x`: the points of an index. `values`: of gates, then of the columns of the metric.
-    """
-    numbers = values[:, len(layout.gates.rules) :].view(np.float64)
-    others = x[: len(values), layout.compared.coordinates : measured]
-    return np.concatenate([numbers, others], axis=1)
-
-
 @dataclass(frozen=True)
 class GatedMethod:
     """See `CpuMethod`. `method`: finds the candidates.
 
-    Layouts are of the class `GatedLayout`. An index is one of the method, with two more
-    entries. "values" (n, gates), int64, has the values of gates. "measured" is the number
-    of columns that the metric compares. If their numbers decide, "numbers" has them.
+    Layouts are of the class `GatedLayout`. An index is one of the method, with the
+    entries of `dask_simjoin.engine.gated.decided_by`.
     """
 
     method: CpuMethod
     writes_names = True
 
     def build(self, x: np.ndarray, layout: Any, threads: int = 1) -> Index:
-        indexed, measured = columns_of_index(layout, x.shape[1])
+        indexed, _ = columns_of_index(layout, x.shape[1])
         # the sweep reads points by column, other methods by row
         arranged = (
             np.asfortranarray if layout.method == "sweep" else np.ascontiguousarray
@@ -76,12 +68,7 @@ class GatedMethod:
         points = arranged(x[:, :indexed])
         index = self.method.build(points, layout.inner, threads)
         places = index["order"][: len(x)]
-        values = values_of(x[:, indexed:])[places]
-        index |= {"values": values, "measured": measured}
-        if layout.compared.numbers:
-            y = self.method.points(index)
-            index["numbers"] = measured_points(y, values, layout, measured)
-        return index
+        return index | decided_by(x, self.method.points(index), places, layout)
 
     def part(self, index: Index, start: int, stop: int) -> Index:
         found = self.method.part(index, start, stop)
@@ -99,10 +86,8 @@ class GatedMethod:
 
     def every_column(self, index: Index) -> np.ndarray:
         """Return all columns of an index's points (n, columns), as `build` takes them."""
-        n = len(index["order"]) - SWEEP_LANES
         values = index["values"]
-        words = [words_of(values[:, g]) for g in range(values.shape[1])]
-        return np.concatenate([self.method.points(index)[:n], *words], axis=1)
+        return every_column(self.method.points(index)[: len(values)], values)
 
     def pairs(
         self,

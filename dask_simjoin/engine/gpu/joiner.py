@@ -13,11 +13,12 @@ import numpy as np
 from dask_simjoin.catalog import Method, choose, options_of
 from dask_simjoin.engine.base import Counters, compared_ratio, method_module
 from dask_simjoin.engine.compat import count_up
-from dask_simjoin.engine.gated import GatedLayout
-from dask_simjoin.engine.gpu import load, nearest, tiles
+from dask_simjoin.engine.gated import GatedLayout, every_column
+from dask_simjoin.engine.gpu import components, load, nearest, tiles
 from dask_simjoin.engine.gpu import pairs as gpu_pairs
-from dask_simjoin.engine.gpu.gated import lower_to, method_for
+from dask_simjoin.engine.gpu.gated import method_for
 from dask_simjoin.engine.gpu.pairs import (
+    AT_ONCE,
     LIBRARY,
     GpuLayout,
     LayoutStats,
@@ -41,17 +42,6 @@ from dask_simjoin.engine.protocols import (
     Visitor,
 )
 from dask_simjoin.metrics.norms import Array, Index, Norm
-
-
-def _of_components(function: str, wide: bool = False) -> load.Program:
-    return "components", function, {"DIMS": 1, "EXACT": True, "NODES_64": wide}
-
-
-def _components(parent: Array, function: str, *arguments: Any) -> None:
-    name, function, constants = _of_components(function, parent.dtype == cupy.int64)
-    load.kernel(name, function, **constants)(
-        *load.shape_of(len(parent)), (parent, *arguments)
-    )
 
 
 class GpuJoiner:
@@ -105,7 +95,9 @@ class GpuJoiner:
         return method_for(layout).build(x, layout)
 
     def points(self, index: Index, layout: GpuLayout) -> Array:
-        return index["rows" if isinstance(layout, GatedLayout) else "y"]
+        if isinstance(layout, GatedLayout):
+            return every_column(index["y"], index["values"])
+        return index["y"]
 
     def pairs(
         self,
@@ -141,9 +133,8 @@ class GpuJoiner:
         is_self_join: bool,
         rows: Rows | None = None,
     ) -> None:
-        function = finish(layout, "measure_pairs", q["y"], labels=False)
         for found in method_for(layout).batches(
-            q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=2**24
+            q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=AT_ONCE
         ):
             n = len(found.places)
             if n and found.totals is not None:
@@ -156,7 +147,7 @@ class GpuJoiner:
                     cupy.empty(n),
                 )
                 sides = q["order"], d["order"], q["y"], d["y"]
-                function(
+                finish(layout, "measure_pairs", q["y"], labels=False)(
                     *load.shape_of(n), (found.places, np.uint64(n), *sides, *shown)
                 )
                 visitor(*shown)
@@ -173,39 +164,24 @@ class GpuJoiner:
         is_self_join: bool,
         rows: Rows | None = None,
     ) -> None:
-        if isinstance(layout, GatedLayout):
-
-            def link(left: Array, right: Array, totals: Array) -> None:
-                both = taking[0][left] & taking[1][right]
-                self.link(parent, left[both], right[both].astype(np.int64) + offset)
-
-            self.visit(q, d, layout, link, is_self_join=is_self_join, rows=rows)
-            return
-        arguments = [*taking, parent, offset]
-        wide = parent.dtype == cupy.int64
-        method_of(layout.method).pass_to(
+        method_for(layout).pass_to(
             Sink.LINK,
             q,
             d,
             layout,
-            arguments,
+            [*taking, parent, offset],
             is_self_join=is_self_join,
-            nodes_64=wide,
+            nodes_64=parent.dtype == cupy.int64,
             rows=rows,
         )
 
     def link(self, parent: Array, left: Array, right: Array) -> None:
-        if len(left):
-            sides = (cupy.ascontiguousarray(side, cupy.int64) for side in (left, right))
-            name, function, constants = _of_components(
-                "link_edges", parent.dtype == cupy.int64
-            )
-            kernel = load.kernel(name, function, **constants)
-            kernel(*load.shape_of(len(left)), (*sides, np.int64(len(left)), parent))
+        components.link(parent, left, right)
 
     def roots(self, parent: Array, threads: int = 1) -> None:
-        if len(parent):
-            _components(parent, "tie_to_roots", np.int64(len(parent)))
+        n = len(parent)
+        if n:
+            components.run(parent, "tie_to_roots", n, parent, np.int64(n))
 
     def numbers(
         self, parent: Array, rows: tuple[Array, Array] | None = None, threads: int = 1
@@ -218,19 +194,18 @@ class GpuJoiner:
         if rows is not None:
             taking, order = (cupy.ascontiguousarray(some) for some in rows)
             least = self.least_rows(parent, order)
-        marks = cupy.zeros(n, cupy.int64)
-        _components(parent, "mark_sets", taking, least, np.int64(n), marks)
-        _components(
-            parent, "number_sets", taking, least, cupy.cumsum(marks), np.int64(n), found
-        )
+        marks, rows_of_sets = cupy.zeros(n, cupy.int64), (parent, taking, least)
+        components.run(parent, "mark_sets", n, *rows_of_sets, np.int64(n), marks)
+        ends = cupy.cumsum(marks), np.int64(n)
+        components.run(parent, "number_sets", n, *rows_of_sets, *ends, found)
         return found
 
     def least_rows(self, parent: Array, order: Array, threads: int = 1) -> Array:
         order = cupy.ascontiguousarray(order)
-        least = cupy.empty_like(order)
-        if len(order):
+        n, least = len(order), cupy.empty_like(order)
+        if n:
             least.data.copy_from_device_async(order.data, order.nbytes)
-            _components(parent, "least_rows", order, np.int64(len(order)), least)
+            components.run(parent, "least_rows", n, parent, order, np.int64(n), least)
         return least
 
     def foresee(
@@ -244,7 +219,7 @@ class GpuJoiner:
         if shown:
             load.begin(finishing(layout, "measure_pairs", labels=False))
         if connected:
-            load.begin(_of_components("mark_sets"))
+            load.begin(components.program("mark_sets"))
         if isinstance(layout, DeviceLayout):
             tiles.foresee(layout, counted, connected)
 
@@ -262,17 +237,7 @@ class GpuJoiner:
         is_self_join: bool,
         rows: Rows | None = None,
     ) -> None:
-        if isinstance(layout, GatedLayout):
-
-            def lower(left: Array, right: Array, totals: Array) -> None:
-                for side, (own, other) in enumerate(((left, right), (right, left))):
-                    label = labels[1 - side][other]
-                    open_rows = (labels[side][own] < 0) & (label >= 0)
-                    lower_to(low[side], own[open_rows], label[open_rows])
-
-            self.visit(q, d, layout, lower, is_self_join=is_self_join, rows=rows)
-            return
-        method_of(layout.method).pass_to(
+        method_for(layout).pass_to(
             Sink.LOWEST,
             q,
             d,

@@ -19,6 +19,9 @@ from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
 from dask_simjoin.metrics.norms import Array, DType, Index, Norm
 from dask_simjoin.sizes import FEW
 
+AT_ONCE = 2**24
+"""Most pairs, or candidates, that functions on arrays get together."""
+
 
 class GrowingGpuColumns:
     """Columns of equal length. Values are appended to them in batches."""

@@ -4,8 +4,9 @@ its branches.
 compute-sanitizer --tool memcheck python -m tests.engine.gpu.sanitized compute-sanitizer
 --tool racecheck --kernel-name-exclude kernel_substring=cupy_ python -m ...
 
-Numbers of dimensions may follow, so that parts run side by side.  CuPy's own kernels
-are left out, as its `nonzero` is reported for races.
+Numbers of dimensions may follow, so that parts run side by side; or the word "gated",
+for joins with conditions only.  CuPy's own kernels are left out, as its `nonzero` is
+reported for races.
 """
 
 import sys
@@ -31,6 +32,13 @@ from dask_simjoin.papers.grid import Grid
 from dask_simjoin.papers.list_index import ZOrderSearch
 from dask_simjoin.papers.lists import KMeans, NestedLoop, ZOrder
 from dask_simjoin.tasks.counts import component_roots, new_nodes
+from tests.engine.gpu.test_gated_on_host import (
+    LIMIT,
+    SIZES,
+    allowed,
+    laid_out,
+    rows_of,
+)
 from tests.support.oracle import brute_force, squared_distances
 from tests.support.points import a_distance, frame_of, make_points
 
@@ -102,6 +110,45 @@ def span(x: np.ndarray, engine: str) -> None:
         strict=True,
     )
     assert all((one == other).all() for one, other in clusters)
+
+
+def gated() -> None:
+    """Join rows with conditions, in a box and without one, and compare."""
+    rng = np.random.default_rng(0)
+    for box in ((), (3.0, 0.0)):
+        sides = [rows_of(rng, n) for n in SIZES]
+        layout, points = laid_out(
+            lambda x: cupy.asarray(x, order="F"),
+            lambda *how: JOINER.layout("tiles", *how),
+            sides,
+            box,
+        )
+        want = allowed(*sides, box)
+        q, d = (JOINER.build(some, layout) for some in points)
+        pairs = JOINER.pairs(q, d, layout, is_self_join=False, distance=cupy.sqrt)
+        found = np.zeros(SIZES, int)
+        np.add.at(found, (pairs.left.get(), pairs.right.get()), 1)
+        assert (found == want).all()
+        counts = JOINER.counts(q, d, layout, is_self_join=False)
+        for axis, count in zip((1, 0), counts, strict=True):
+            assert count.tolist() == want.sum(axis).tolist()
+        parent = new_nodes(sum(SIZES), cupy)
+        every = tuple(cupy.ones(n, bool) for n in SIZES)
+        JOINER.connect(q, d, layout, parent, every, SIZES[0], is_self_join=False)
+        JOINER.roots(parent)
+        left, right = np.nonzero(want)
+        roots = component_roots(sum(SIZES), left, right + SIZES[0])
+        assert parent.tolist() == roots.tolist()
+        labels = cupy.arange(SIZES[0]), cupy.full(SIZES[1], -1)
+        low = tuple(cupy.full(n, 999) for n in SIZES)
+        JOINER.lowest(q, d, layout, labels, low, is_self_join=False)
+        first = np.where(want.any(axis=0), want.argmax(axis=0), 999)
+        assert low[1].tolist() == first.tolist()
+        limits = np.array([LIMIT / 4, LIMIT])
+        how = {"is_self_join": False, "by_row": False}
+        tally = JOINER.tally(q, d, layout, limits, **how)[0]
+        assert int(tally[0, 1]) == want.sum()
+    print("joins with conditions are right")
 
 
 def main(dimensions: list[int]) -> None:
@@ -223,4 +270,7 @@ def main(dimensions: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main([int(given) for given in sys.argv[1:]] or [2, 9, 17, 201])
+    if sys.argv[1:] == ["gated"]:
+        gated()
+    else:
+        main([int(given) for given in sys.argv[1:]] or [2, 9, 17, 201])
