@@ -10,7 +10,7 @@ from dask_simjoin.api.accessor import SimJoinAccessor
 from dask_simjoin.api.closest_pairs import closest_pairs
 from dask_simjoin.api.compile_kernels import compile_kernels
 from dask_simjoin.api.counts import count_pairs, neighbor_counts, neighbor_graph
-from dask_simjoin.api.introspect import plan, profile, report
+from dask_simjoin.api.introspect import plan, report
 from dask_simjoin.api.joins import join, self_join
 from dask_simjoin.api.knn import k_distances, knn_join
 from dask_simjoin.api.near_duplicates import (
@@ -18,6 +18,7 @@ from dask_simjoin.api.near_duplicates import (
     near_duplicated,
     with_row_id,
 )
+from dask_simjoin.api.profiles import profile
 from dask_simjoin.cluster.hierarchy import hdbscan, spanning_tree
 from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
 from dask_simjoin.disk_index.verbs import index, open_index

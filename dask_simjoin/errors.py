@@ -334,6 +334,22 @@ class Deprecation(NamedTuple):
         )
 
 
+OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
+"""Packages that are skipped to find the user's line that a warning names."""
+
+
+def line_of_user() -> int:
+    """Return the stack level of the first caller outside of `OUTSIDE`."""
+    level, frame = 1, inspect.currentframe()
+    frame = frame.f_back if frame is not None else None
+    while (
+        frame is not None
+        and frame.f_globals.get("__name__", "").split(".")[0] in OUTSIDE
+    ):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 DEPRECATIONS: list[Deprecation] = []
 """All deprecated names. A test fails in a release that still has a name that it should
 have removed.
@@ -356,7 +372,7 @@ def deprecated(
 
         @functools.wraps(function)
         def call(*args: P.args, **options: P.kwargs) -> R:
-            warnings.warn(str(entry), DeprecatedWarning, stacklevel=2)
+            warnings.warn(str(entry), DeprecatedWarning, stacklevel=line_of_user())
             return function(*args, **options)
 
         summary, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
@@ -391,7 +407,7 @@ def renamed_option(
                     raise OptionTypeError(
                         f"{old}= is the old name of {new}=; pass {new}= only."
                     )
-                warnings.warn(str(entry), DeprecatedWarning, stacklevel=2)
+                warnings.warn(str(entry), DeprecatedWarning, stacklevel=line_of_user())
                 options[new] = options.pop(old)
             return function(*args, **options)
 

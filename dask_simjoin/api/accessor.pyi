@@ -34,9 +34,7 @@ from dask_simjoin.request.requests import GraphMode, How, Matching, NearestHow, 
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import AnyTokenizer, Comparison, Similarity, Threshold
 from dask_simjoin.sets.requests import Method as SetsMethod
-from dask_simjoin.sets.verbs import SetProfileReport
 from dask_simjoin.strings.blocks import EditPlanReport
-from dask_simjoin.strings.verbs import EditProfileReport
 
 F = TypeVar("F")
 
@@ -1021,7 +1019,7 @@ class SimJoinAccessor(Generic[F]):
         allow_missing: bool = False,
         blocksize: Size = None,
         method: SetsMethod = "auto",
-    ) -> SetProfileReport:
+    ) -> ProfileReport:
         """Run a self-join of sets without keeping its pairs, and report its work and time."""
 
     def edit_self_join(
@@ -1255,7 +1253,7 @@ class SimJoinAccessor(Generic[F]):
         transpositions: bool = False,
         by: Columns = None,
         blocksize: Size = None,
-    ) -> EditProfileReport:
+    ) -> ProfileReport:
         """Run a self-join by edit distance without keeping its pairs, and report its work and time."""
 
     def index(
@@ -1320,11 +1318,19 @@ class SimJoinAccessor(Generic[F]):
         eps: Distance | None = None,
         *,
         k: int | None = None,
+        threshold: Threshold | None = None,
         on: Columns = None,
         metric: MetricName = "euclidean",
+        similarity: Similarity | Threshold | None = None,
+        tokenizer: AnyTokenizer = None,
+        transpositions: bool = False,
         id: Hashable | None = None,
+        by: Columns = None,
         dropna: bool = False,
         p: float = 2,
+        comparison: Comparison = ">=",
+        allow_empty: bool = False,
+        allow_missing: bool = False,
         method: Method = "auto",
         approximate: bool = False,
     ) -> ProfileReport:

@@ -1,12 +1,9 @@
-"""Plan a join (`plan`), measure a join (`profile`), and report a finished join
-(`report`).
-"""
+"""Plan a join (`plan`), and report a finished join (`report`)."""
 
 from __future__ import annotations
 
 import numbers
 import os
-from dataclasses import replace
 from typing import Any
 
 from dask.base import is_dask_collection
@@ -15,37 +12,15 @@ from dask_simjoin.calls import verbs
 from dask_simjoin.calls.decorators import verb
 from dask_simjoin.calls.examples import pairs_example
 from dask_simjoin.calls.inputs import check_other, one_or_two
-from dask_simjoin.calls.tables import table_of
 from dask_simjoin.cluster.distances import DISTANCES
-from dask_simjoin.engine.base import (
-    Counters,
-    joiner_of_library,
-    profiler_of_library,
-    recall_module,
-)
 from dask_simjoin.errors import PlanningError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.planning.estimate import ALL
-from dask_simjoin.planning.outputs import COUNTS, nearest_output
 from dask_simjoin.reports.plan import PlanReport
-from dask_simjoin.reports.run import NearestProfile, ProfileReport, RunReport
-from dask_simjoin.request.columns import example_of, load
+from dask_simjoin.reports.run import RunReport
+from dask_simjoin.request.columns import load
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.requests import (
-    KnnJoinRequest,
-    PlanRequest,
-    ProfileRequest,
-)
-from dask_simjoin.request.spec import SearchOptions
-from dask_simjoin.tasks.chunks import (
-    layout_seconds,
-    plan_whole,
-    read_points,
-)
-from dask_simjoin.tasks.nearest import (
-    Neighbors,
-    profile_search,
-)
+from dask_simjoin.request.requests import KnnJoinRequest, PlanRequest
+from dask_simjoin.tasks.nearest import Neighbors
 
 
 @verb(PlanRequest)
@@ -166,103 +141,6 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     wanted = Neighbors(int(planned.k), totals, what=f"k={shown(int(planned.k))}")
     tables = [frame] if other is None else [frame, other]
     return DISTANCES.of(tables, spec).plan_nearest(wanted)
-
-
-@verb(ProfileRequest)
-def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
-    """Run a join, discard its result, and return counters of its work and the seconds
-    of each step.
-
-    Without `k` it profiles `self_join`, with `k` it profiles `knn_join` of the frame
-    with itself. It runs at the call, on one core or one GPU, with all rows in one
-    chunk.
-
-    Parameters
-    ----------
-    eps : float or str
-        Largest distance, as in `self_join`; with `k` it is the `max_distance` of
-        `knn_join`.
-    k : int, optional
-        Number of neighbors, as in `knn_join`.
-    on, metric, id, dropna, p, method, approximate
-        As in `self_join`, or with `k` as in `knn_join`.
-
-    Returns
-    -------
-    ProfileReport
-        It prints as text, and shows a table and a picture in notebooks. For programs it
-        has the attributes ``numbers``, ``seconds``, ``rows``, ``method`` and
-        ``engine``, and the methods ``to_dict()``, ``to_frame()``, ``svg()`` and
-        ``plot()``.
-
-    Raises
-    ------
-    OptionError, OptionTypeError, ColumnError, CoordinateError
-        As in the profiled verb.
-
-    Notes
-    -----
-    The needed columns of a Dask DataFrame are computed first, and must fit in memory.
-    If they do not fit, pass a sample of the frame. ``seconds`` excludes reading the
-    frame and estimating the result. Its first step is "layout": the method chooses its
-    clusters, lists or indexed columns from a sample of the rows. Counters are from a
-    second run, so counting does not affect the seconds. Compilation is not included,
-    either.
-
-    With `approximate`, up to 10,000 random rows are also joined exactly. Then
-    ``numbers`` has the measured ``recall``, the share of true pairs that were found.
-    Its 95 % interval is ``recall_low`` to ``recall_high``. Below 1,000 true pairs there
-    is no interval.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pandas as pd
-    >>> from dask_simjoin import methods
-    >>> df = pd.DataFrame({"x": np.arange(1000.0) % 40, "y": np.arange(1000.0) // 40})
-    >>> profile = df.simjoin.profile(1.0, method=methods.Grid(pattern="full", order="given"))
-    >>> int(profile.numbers["pairs"]), int(profile.numbers["comparisons"])
-    (1935, 9000)
-
-    The steps of a search for nearest rows:
-
-    >>> sorted(df.simjoin.profile(k=3).seconds)
-    ['index', 'layout', 'search']
-    """
-    search, meta = request.nearest(), example_of(frame)
-    if search is None:
-        spec, output = request.spec(meta), COUNTS
-    else:
-        number = search.number()
-        spec = search.spec(meta)
-        output = nearest_output(number, max_total=search.max_total(spec))
-    frame = table_of(frame[spec.columns]).computed()
-    plan = plan_whole([frame], spec, output)
-    layout, x = (
-        plan.layout,
-        read_points(
-            frame, (0, plan.tables.sources[0][0]), spec.with_dims(plan.tables.dims)
-        )["x"],
-    )
-    seconds, recall = {"layout": layout_seconds(frame, spec, output)}, ALL
-    lossy = recall_module(spec.search.method) if spec.search.approximate else None
-    if search is None:
-        counters = profiler_of_library(spec.library).profile(x, layout)
-        if lossy is not None:
-            exact = plan_whole([frame], replace(spec, search=SearchOptions()), COUNTS)
-            recall = lossy.measured_recall(
-                x, layout, exact.layout, joiner_of_library(spec.library)
-            )
-    else:
-        max_total = search.max_total(spec)
-        counters = profile_search(x, layout, number, max_total, spec.library)
-        if lossy is not None:
-            recall = lossy.measured_neighbors(
-                x, x, layout, number, spec.library, max_total
-            )
-    counters = Counters(counters.numbers | recall.numbers(), seconds | counters.seconds)
-    kind = ProfileReport if search is None else NearestProfile
-    return kind(layout.method, PlanReport(plan, spec).engine, plan.rows, counters)
 
 
 def report(result: Any = None) -> RunReport:

@@ -19,6 +19,7 @@ from dask_simjoin.api import (
     joins,
     knn,
     near_duplicates,
+    profiles,
 )
 from dask_simjoin.cluster import hierarchy
 from dask_simjoin.cluster import verbs as clusters
@@ -259,9 +260,7 @@ TABLE = (
     ),
     Verb(
         sets.set_profile,
-        "counters of a self-join of sets: entries read, candidates, pairs verified and "
-        "found, seconds per "
-        "step",
+        "deprecated: use `profile` with `threshold`",
         compiled=None,
     ),
     Verb(
@@ -328,9 +327,7 @@ TABLE = (
     ),
     Verb(
         strings.edit_profile,
-        "counters of a self-join by edit distance: entries read, candidates, distances "
-        "computed, pairs "
-        "found, seconds per step",
+        "deprecated: use `profile` with a column of texts and `k`",
         compiled=None,
     ),
     Verb(
@@ -351,11 +348,10 @@ TABLE = (
         compiled=None,
     ),
     Verb(
-        introspect.profile,
-        "counters of a self-join (with `k`: of a search for nearest rows), such as "
-        "tiles visited and pairs "
-        "compared; and the seconds of each step",
-        shown=("k", "method"),
+        profiles.profile,
+        "counters of a join of distances, sets or texts, such as pairs compared; and "
+        "the seconds of each step",
+        shown=("k", "threshold", "method"),
         compiled=None,
     ),
     Verb(

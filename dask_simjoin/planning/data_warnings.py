@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import math
 import numbers
 import warnings
@@ -21,6 +20,7 @@ from dask_simjoin.errors import (
     Remedy,
     SimJoinWarning,
     UnitsWarning,
+    line_of_user,
 )
 from dask_simjoin.metrics.distances import Canberra, Cosine, Haversine, make_metric
 from dask_simjoin.metrics.norms import Array, Frame, add
@@ -79,9 +79,6 @@ CHECK_UNIT = "Check that eps and the coordinates have the same unit"
 SMALLER = ", or use a smaller eps"
 """End of warnings about many pairs. Errors about them name more remedies instead."""
 
-OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
-"""Packages that are skipped to find the user's line that a warning names."""
-
 
 class Mistake(NamedTuple):
     """A likely mistake in units, which may explain a large result."""
@@ -110,7 +107,7 @@ def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) 
     """
     for data_warning in data_warnings:
         if not data_warning.if_none or found == 0:
-            warnings.warn(data_warning.warning, stacklevel=_outside())
+            warnings.warn(data_warning.warning, stacklevel=line_of_user())
 
 
 def is_most(share: float, size: float) -> bool:
@@ -210,18 +207,6 @@ def raise_if_none(
     if some:
         found = found() if callable(found) else found
         raise_warnings(some, max(0, int(found) - copies()) if found else 0)
-
-
-def _outside() -> int:
-    """Return the stack level of the first caller outside of `OUTSIDE`."""
-    level, frame = 1, inspect.currentframe()
-    frame = frame.f_back if frame is not None else None
-    while (
-        frame is not None
-        and frame.f_globals.get("__name__", "").split(".")[0] in OUTSIDE
-    ):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def warnings_of_data(*sides: TableSummary) -> tuple[DataWarning, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 from dask.utils import format_bytes
@@ -305,10 +305,12 @@ COUNTED = (
     "found",
     "tile_pairs",
     "near_queries",
+    "listed",
     "candidates",
     "comparisons",
     "decided",
     "refused",
+    "distinct_pairs",
     "pairs",
     "neighbors",
 )
@@ -326,7 +328,7 @@ SHARES = (
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ProfileReport(PicturedReport):
-    """Counters and times of one self-join of a frame.
+    """Counters and times of one self-join or nearest-neighbor search.
 
     Print it for a summary; a notebook shows a table and a picture of its numbers.
 
@@ -340,27 +342,28 @@ class ProfileReport(PicturedReport):
         Rows that took part.
     counters : Counters
         Counters by name, and seconds of each step.
+    join : str
+        Kind of the join.
     """
 
     method: str
     engine: str
     rows: int
     counters: Counters
-
-    about: ClassVar[Mapping[str, str]] = ABOUT
-
-    counted: ClassVar[tuple[str, ...]] = COUNTED
-
-    title: ClassVar[str] = "Profile of a self-join"
+    join: str = "self-join"
 
     _facts = (("engine", lambda r: r.engine), ("rows", lambda r: f"{r.rows:,}"))
     _exported = ("title", "method", "engine", "rows", "numbers", "seconds")
 
     @property
+    def title(self) -> str:
+        return f"Profile of a {self.join}"
+
+    @property
     def numbers(self) -> dict[str, float]:
         """Return the counters that the method has, by name."""
         numbers = self.counters.numbers
-        return {name: numbers[name] for name in self.about if name in numbers}
+        return {name: numbers[name] for name in ABOUT if name in numbers}
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -380,7 +383,7 @@ class ProfileReport(PicturedReport):
             for step, time in self.seconds.items()
         ]
         lines = [
-            *((name, value, self.about[name]) for name, value in self.numbers.items()),
+            *((name, value, ABOUT[name]) for name, value in self.numbers.items()),
             *steps,
         ]
         return pd.DataFrame(
@@ -398,7 +401,7 @@ class ProfileReport(PicturedReport):
         return [*((name, text) for name, _, text in self._shown(self.numbers)), *steps]
 
     def _picture(self) -> Bars:
-        return Bars(self._shown(name for name in self.numbers if name in self.counted))
+        return Bars(self._shown(name for name in self.numbers if name in COUNTED))
 
     def _caption(self) -> str:
         return f"Profile of {self.rows:,} rows, {self.method}"
@@ -409,14 +412,6 @@ class ProfileReport(PicturedReport):
             (name.replace("_", " "), numbers[name], shown_number(name, numbers[name]))
             for name in names
         ]
-
-
-class NearestProfile(ProfileReport):
-    """Counters and times of one nearest-neighbor search in a frame; see
-    `ProfileReport`.
-    """
-
-    title: ClassVar[str] = "Profile of a nearest-neighbor join"
 
 
 def shown_number(name: str, value: float) -> str:

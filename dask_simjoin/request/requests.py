@@ -614,9 +614,9 @@ class ProfiledKnnJoinRequest(PlannedKnnJoinRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileRequest(Coordinates, MayLose):
-    """Request for the profile of a self-join, or of a nearest-neighbor search within
-    one table.
+class DistanceProfileRequest(Coordinates, MayLose):
+    """Request for the profile of a self-join by distance, or of a nearest-neighbor
+    search within one table.
     """
 
     eps: Distance | None = field(default=None, kw_only=False, metadata=DISTANCE)

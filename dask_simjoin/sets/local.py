@@ -8,7 +8,13 @@ from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 from dask_simjoin.calls.drivers import Number
-from dask_simjoin.engine.base import frames_for, frames_of_library
+from dask_simjoin.engine.base import (
+    Counters,
+    Numbers,
+    compared_ratio,
+    frames_for,
+    frames_of_library,
+)
 from dask_simjoin.errors import in_table
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import Cause, limits_now, within_memory
@@ -130,7 +136,7 @@ class LocalSets:
         start = time.perf_counter()
         row_pairs = count_block_pairs(block_pair)
         seconds = split - begin, encoded - split, time.perf_counter() - start
-        counters = {**did._asdict(), "row_pairs": float(row_pairs)}
+        counters = {**did._asdict(), "pairs": int(row_pairs)}
         return Profile(rows, chunk, counters, seconds)
 
 
@@ -142,3 +148,10 @@ class Profile(NamedTuple):
     counters: dict[str, float]  # the joiner's counters, and the number of pairs of rows
     # seconds to read the values, to make the chunk, and to join it
     seconds: tuple[float, float, float]
+
+    def counted(self, numbers: Numbers, rows: int) -> Counters:
+        """Return the counters, with `numbers` of the values in these rows."""
+        every = numbers | self.counters
+        every |= compared_ratio(every, rows)
+        steps = zip(("read", "index", "join"), self.seconds, strict=True)
+        return Counters(every, dict(steps))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from dask_simjoin.calls import verbs
 from dask_simjoin.calls.decorators import frame_verb, series_verb, verb
 from dask_simjoin.calls.drivers import Drivers, Number
 from dask_simjoin.calls.inputs import check_other
 from dask_simjoin.calls.tables import table_of
-from dask_simjoin.engine.base import Counters
+from dask_simjoin.errors import deprecated
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.reports.run import ProfileReport
 from dask_simjoin.request.columns import example_of
@@ -315,33 +314,6 @@ def drop_set_near_duplicates(frame: Frame, request: SetNearDuplicatedRequest) ->
     return frame[~set_near_duplicated(frame, **vars(request))]
 
 
-ABOUT = {
-    "tokens": "tokens of all rows, each counted once per row",
-    "universe": "distinct tokens",
-    "sets": "distinct sets, without empty ones",
-    "listed": "index entries that were read, or pairs of sets of admissible sizes",
-    "candidates": "pairs of sets that the filters by size, prefix and bitmap did not exclude",
-    "verified": "candidates whose tokens were compared",
-    "pairs": "pairs of sets that match",
-    "row_pairs": "pairs of rows, including pairs of equal sets",
-}
-"""Name of a counter -> its description. Reports show the counters in this order."""
-
-
-class SetProfileReport(ProfileReport):
-    """Measurements of one self-join of sets; see `ProfileReport`."""
-
-    about: ClassVar[Mapping[str, str]] = ABOUT
-    counted: ClassVar[tuple[str, ...]] = (
-        "listed",
-        "candidates",
-        "verified",
-        "pairs",
-        "row_pairs",
-    )
-    title: ClassVar[str] = "Profile of a self-join of sets"
-
-
 @verb(SetPlanRequest)
 def set_plan(frame: Frame, request: SetPlanRequest) -> SetPlanReport:
     """Show the tasks of `set_self_join` with the same options, and the estimated size
@@ -377,47 +349,46 @@ def set_plan(frame: Frame, request: SetPlanRequest) -> SetPlanReport:
     return verbs.plan(frame, request, SETS)
 
 
-@verb(SetProfileRequest)
-def set_profile(frame: Frame, request: SetProfileRequest) -> SetProfileReport:
-    """Run a self-join of sets without keeping its pairs, and report its work and time.
-
-    The join runs at the call, on one core or one GPU, with all rows as one block. The
-    column of a Dask DataFrame is computed first, and must fit into memory.
-
-    The parameters are the same as for `count_set_pairs`, except `threads`. The counters
-    are from a second run, so counting does not affect the time.
-
-    Returns
-    -------
-    SetProfileReport
-        Prints as text, and shows as a table and a picture in notebooks.  It has
-        ``numbers``, ``seconds``, ``rows``, ``method``, ``to_frame()``, ``svg()`` and
-        ``plot()``.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> import dask_simjoin
-    >>> df = pd.DataFrame({"tags": [["a", "b"], ["b", "a"], ["a", "b", "c"], ["d"]]})
-    >>> found = df.simjoin.set_profile("tags", 0.6)
-    >>> int(found.numbers["sets"]), int(found.numbers["pairs"]), int(found.numbers["row_pairs"])
-    (3, 1, 3)
-    """
+def profile_of_sets(frame: Frame, request: SetProfileRequest) -> ProfileReport:
+    """Measure a self-join of sets, as one block on one core or one GPU."""
     spec = request.spec(example_of(frame))
     frame = table_of(frame[spec.columns]).computed()
     found = LocalSets([frame], spec).profile()
     numbers = {
         "tokens": float(len(found.rows["sets"]["codes"])),
-        "universe": float(found.chunk["universe"]),
-        "sets": float(len(found.chunk["weights"])),
-        **found.counters,
+        "distinct_tokens": float(found.chunk["universe"]),
+        "values": float(len(found.chunk["weights"])),
     }
     method = (
         spec.method
         if isinstance(spec.method, str)
         else type(spec.method).__name__.lower()
     )
-    seconds = dict(zip(("tokens", "encode", "join"), found.seconds, strict=True))
-    return SetProfileReport(
-        method, repr(spec.method), len(frame), Counters(numbers, seconds)
+    counters = found.counted(numbers, len(frame))
+    return ProfileReport(
+        method, repr(spec.method), len(frame), counters, "self-join of sets"
     )
+
+
+@deprecated(since="0.1.0", removed_in="0.2.0", use="profile(threshold=...)")
+@verb(SetProfileRequest)
+def set_profile(frame: Frame, request: SetProfileRequest) -> ProfileReport:
+    """Run a self-join of sets without keeping its pairs, and report its work and time.
+
+    The parameters are the same as for `count_set_pairs`, except `threads`.
+
+    Returns
+    -------
+    ProfileReport
+        As from `profile`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"tags": [["a", "b"], ["b", "a"], ["a", "b", "c"], ["d"]]})
+    >>> found = df.simjoin.profile(on="tags", threshold=0.6)
+    >>> int(found.numbers["values"]), int(found.numbers["pairs"])
+    (3, 3)
+    """
+    return profile_of_sets(frame, request)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from dask_simjoin.calls import verbs
 from dask_simjoin.calls.decorators import frame_verb, series_verb, verb
 from dask_simjoin.calls.drivers import Drivers, Number
 from dask_simjoin.calls.inputs import check_other
 from dask_simjoin.calls.tables import table_of
-from dask_simjoin.engine.base import Counters
+from dask_simjoin.errors import deprecated
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.reports.run import ProfileReport
 from dask_simjoin.request.columns import example_of
@@ -305,32 +304,6 @@ def drop_edit_near_duplicates(
     return frame[~edit_near_duplicated(frame, **vars(request))]
 
 
-ABOUT = {
-    "characters": "code points of all texts",
-    "texts": "distinct texts",
-    "listed": "index entries that were read, or texts of admissible lengths",
-    "candidates": "pairs of texts that the filters by length, segment and character did not exclude",
-    "verified": "candidates of the same group, whose distance was computed",
-    "pairs": "pairs of texts that match",
-    "row_pairs": "pairs of rows, including pairs of equal texts",
-}
-"""Name of a counter -> its description. Reports show the counters in this order."""
-
-
-class EditProfileReport(ProfileReport):
-    """Measurements of one self-join by edit distance; see `ProfileReport`."""
-
-    about: ClassVar[Mapping[str, str]] = ABOUT
-    counted: ClassVar[tuple[str, ...]] = (
-        "listed",
-        "candidates",
-        "verified",
-        "pairs",
-        "row_pairs",
-    )
-    title: ClassVar[str] = "Profile of a self-join by edit distance"
-
-
 @verb(EditPlanRequest)
 def edit_plan(frame: Frame, request: EditPlanRequest) -> EditPlanReport:
     """Show the tasks of `edit_self_join` with the same options, and the estimated size
@@ -366,33 +339,8 @@ def edit_plan(frame: Frame, request: EditPlanRequest) -> EditPlanReport:
     return verbs.plan(frame, request, TEXTS)
 
 
-@verb(EditProfileRequest)
-def edit_profile(frame: Frame, request: EditProfileRequest) -> EditProfileReport:
-    """Run a self-join by edit distance without keeping its pairs, and report its work
-    and time.
-
-    The join runs at the call, on one core, with all rows as one block. The column of a
-    Dask DataFrame is computed first, and must fit into memory.
-
-    The parameters are the same as for `count_edit_pairs`, except `threads`. The
-    counters are from a second run, so counting does not affect the time.
-
-    Returns
-    -------
-    EditProfileReport
-        Prints as text, and shows as a table and a picture in notebooks.  It has
-        ``numbers``, ``seconds``, ``rows``, ``method``, ``to_frame()``, ``svg()`` and
-        ``plot()``.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> import dask_simjoin
-    >>> df = pd.DataFrame({"name": ["Meyer", "Meier", "Maier", "Meyer"]})
-    >>> found = df.simjoin.edit_profile("name", 1)
-    >>> int(found.numbers["texts"]), int(found.numbers["pairs"]), int(found.numbers["row_pairs"])
-    (3, 2, 4)
-    """
+def profile_of_texts(frame: Frame, request: EditProfileRequest) -> ProfileReport:
+    """Measure a self-join by edit distance, as one block on one core."""
     spec = request.spec(example_of(frame))
     frame = table_of(frame[spec.columns]).computed()
     found = LocalTexts([frame], spec).profile()
@@ -400,10 +348,34 @@ def edit_profile(frame: Frame, request: EditProfileRequest) -> EditProfileReport
     texts = len(frame) - (0 if missing is None else int(missing.sum()))
     numbers = {
         "characters": float(len(found.rows["sets"]["codes"]) - spec.rule.tail * texts),
-        "texts": float(len(found.chunk["weights"])),
-        **found.counters,
+        "values": float(len(found.chunk["weights"])),
     }
-    seconds = dict(zip(("characters", "encode", "join"), found.seconds, strict=True))
-    return EditProfileReport(
-        "segments", repr(spec.rule), len(frame), Counters(numbers, seconds)
+    counters = found.counted(numbers, len(frame))
+    return ProfileReport(
+        "segments", repr(spec.rule), len(frame), counters, "self-join by edit distance"
     )
+
+
+@deprecated(since="0.1.0", removed_in="0.2.0", use="profile(on=..., k=...)")
+@verb(EditProfileRequest)
+def edit_profile(frame: Frame, request: EditProfileRequest) -> ProfileReport:
+    """Run a self-join by edit distance without keeping its pairs, and report its work
+    and time.
+
+    The parameters are the same as for `count_edit_pairs`, except `threads`.
+
+    Returns
+    -------
+    ProfileReport
+        As from `profile`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"name": ["Meyer", "Meier", "Maier", "Meyer"]})
+    >>> found = df.simjoin.profile(on="name", k=1)
+    >>> int(found.numbers["values"]), int(found.numbers["pairs"])
+    (3, 4)
+    """
+    return profile_of_texts(frame, request)

@@ -149,8 +149,8 @@ def test_methods_and_profiles(method, similarity):
     assert moved.simjoin.count_set_pairs(**options) == frame.simjoin.count_set_pairs(
         **options
     )
-    profile = moved.simjoin.set_profile(**options)
-    assert profile.numbers["row_pairs"] == frame.simjoin.count_set_pairs(**options)
+    profile = moved.simjoin.profile(**options)
+    assert profile.numbers["pairs"] == frame.simjoin.count_set_pairs(**options)
 
 
 def test_plans_and_refusals(how):

@@ -6,7 +6,7 @@ import dask.dataframe as dd
 import numpy as np
 import pytest
 
-from dask_simjoin.errors import BudgetError
+from dask_simjoin.errors import BudgetError, DeprecatedWarning
 from dask_simjoin.planning import budget
 from dask_simjoin.sets import near_duplicates, pairs
 from dask_simjoin.sets.cpu import joiner
@@ -21,14 +21,15 @@ HOW = {"on": "text", "threshold": 0.7, "tokenizer": "whitespace"}
 
 @pytest.mark.parametrize("method", CHOICES)
 def test_profiles_count_what_a_method_does(frame, method):
-    found = frame.simjoin.set_profile(**HOW, method=method)
+    found = frame.simjoin.profile(**HOW, method=method)
     truth = frame.simjoin.count_set_pairs(**HOW)
     numbers = found.numbers
     distinct = {frozenset(text.split()) for text in frame["text"]}
-    assert numbers["sets"] == len(distinct)
-    assert numbers["row_pairs"] == truth
-    assert numbers["candidates"] >= numbers["verified"] >= numbers["pairs"] > 0
-    assert set(found.seconds) == {"tokens", "encode", "join"}
+    assert numbers["values"] == len(distinct)
+    assert numbers["pairs"] == truth
+    compared = numbers["comparisons"]
+    assert numbers["candidates"] >= compared >= numbers["distinct_pairs"] > 0
+    assert list(found.seconds) == ["read", "index", "join"]
     assert found.method == method and found.rows == 4000
     assert repr(found).startswith("Profile of a self-join of sets\n")
     assert "candidates" in found.to_frame().index and found.svg().startswith("<svg")
@@ -36,8 +37,10 @@ def test_profiles_count_what_a_method_does(frame, method):
 
 def test_a_profile_of_a_lazy_frame_with_options(frame):
     ddf = dd.from_pandas(frame, npartitions=2)
-    found = ddf.simjoin.set_profile(**HOW, method=METHODS["ppjoin"])
-    assert found.numbers == frame.simjoin.set_profile(**HOW, method="ppjoin").numbers
+    found = ddf.simjoin.profile(**HOW, method=METHODS["ppjoin"])
+    assert found.numbers == frame.simjoin.profile(**HOW, method="ppjoin").numbers
+    with pytest.warns(DeprecatedWarning, match=r"use profile\(threshold=\.\.\.\)"):
+        assert frame.simjoin.set_profile(**HOW, method="ppjoin").rows == found.rows
 
 
 # --- threads ------------------------------------------------------------------------

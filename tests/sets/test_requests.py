@@ -31,7 +31,6 @@ VERBS = (
     "set_self_join",
     "set_neighbor_counts",
     "count_set_pairs",
-    "set_profile",
     "set_plan",
 )
 

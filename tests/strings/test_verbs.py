@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import dask_simjoin
-from dask_simjoin.errors import TextError
+from dask_simjoin.errors import DeprecatedWarning, TextError
 from tests.support.edits import run_case
 from tests.support.profiles import every_nth, examples
 
@@ -141,24 +141,25 @@ def test_plans_of_plain_and_lazy_frames():
 
 
 def test_a_profile_counts_the_work():
-    found = names(300).simjoin.edit_profile("t", 2)
+    found = names(300).simjoin.profile(on="t", k=2)
     numbers = {name: int(value) for name, value in found.numbers.items()}
     assert (
-        numbers["characters"] == 2700 and numbers["texts"] == names(300)["t"].nunique()
+        numbers["characters"] == 2700 and numbers["values"] == names(300)["t"].nunique()
     )
     assert (
-        numbers["pairs"]
-        < numbers["row_pairs"]
+        numbers["distinct_pairs"]
+        < numbers["pairs"]
         == len(names(300).simjoin.edit_self_join("t", 2))
     )
     assert (
         numbers["listed"]
         >= numbers["candidates"]
-        >= numbers["verified"]
-        >= numbers["pairs"]
+        >= numbers["comparisons"]
+        >= numbers["distinct_pairs"]
     )
-    assert list(found.seconds) == ["characters", "encode", "join"]
-    assert (
-        dd.from_pandas(names(300), npartitions=2).simjoin.edit_profile("t", 2).numbers
-        == found.numbers
-    )
+    assert list(found.seconds) == ["read", "index", "join"]
+    lazy = dd.from_pandas(names(300), npartitions=2)
+    assert lazy.simjoin.profile(on="t", k=2).numbers == found.numbers
+    with pytest.warns(DeprecatedWarning, match=r"use profile\(on=") as seen:
+        assert names(300).simjoin.edit_profile("t", 2).numbers == found.numbers
+    assert seen[0].filename == __file__
