@@ -86,11 +86,8 @@ def join_programs(
     found = []
     for d, engine in itertools.product(dims, engines):
         if engine == "float16" and d <= half.MAX_DIMS:
-            one = (
-                "tensor",
-                "join_tensor",
-                {"DIMS": d, "EXACT": False, "WIDTH": half.width(d)},
-            )
+            name, more, _ = half.program(d, 2**20)
+            one = (name, f"join_{name}", {"DIMS": d, "EXACT": False} | more)
         else:
             one = (
                 "tiles",

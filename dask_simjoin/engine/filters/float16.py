@@ -95,7 +95,9 @@ With fewer dimensions they do not pay, because boxes exclude most candidates.
 """
 
 MAX_DIMS = 200
-"""Maximum dimensions for kernels that keep the vectors of queries in registers."""
+"""Maximum dimensions for kernels that keep the vectors of queries in registers. Joins do
+so in fewer dimensions: see `program`.
+"""
 
 STAGE = 512
 """Pairs that a warp collects in shared memory before it writes them. A block has 8
@@ -180,7 +182,8 @@ def program(
     needs more than that.
     """
     constants = {"WIDTH": width(dims)}
-    if dims <= MAX_DIMS:
+    # with long vectors, too few registers are left: see decision 19
+    if dims < 128:
         if shared_in_all(dims) > shared:
             return None
         return "tensor", constants, shared_bytes(dims, counting=counting)

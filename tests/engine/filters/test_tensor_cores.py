@@ -9,9 +9,9 @@ from dask_simjoin.engine.filters import float16 as half
 
 
 def test_kernels_of_the_tensor_cores_fit():
-    assert half.program(200, 227 * 1024)[0] == "tensor"
+    assert half.program(127, 227 * 1024)[0] == "tensor"
     for shared, dims in itertools.product(
-        (64, 99, 163, 227), (201, 384, 768, 1024, 2048)
+        (64, 99, 163, 227), (128, 201, 384, 768, 1024, 2048)
     ):
         found = half.program(dims, shared * 1024)
         assert (found is None) == (shared == 64)
