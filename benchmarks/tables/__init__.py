@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tables import (
+    ablation,
     audit,
     comparisons,
     cores,
@@ -40,6 +41,7 @@ Table = Callable[..., list[list[str]]]
 TABLES: dict[str, Table] = {
     name: table
     for module in (
+        ablation,
         audit,
         comparisons,
         cores,

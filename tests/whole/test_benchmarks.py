@@ -48,6 +48,7 @@ PROGRAMS = [
     "cpu.sets",
     "cpu.sets_peers",
     "cpu.several",
+    "cpu.ablation",
     "cpu.growing",
     "cpu.verifying",
     "cpu.plan_intervals",
