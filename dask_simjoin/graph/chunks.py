@@ -18,7 +18,7 @@ from dask_simjoin.graph.dask_private import (
     TaskRef,
     fuse_with_shuffles,
 )
-from dask_simjoin.graph.placement import on_worker_of, place_tasks
+from dask_simjoin.graph.placement import INDEX, on_worker_of, place_tasks
 from dask_simjoin.graph.records import NO_RUN, RunName
 from dask_simjoin.graph.shuffle import (
     SEND,
@@ -69,7 +69,7 @@ class Chunks(LabelledExpr):
     `run`: the name of the run that tasks record their times for.
     """
 
-    _label = "simjoin_index"
+    _label = INDEX
     _parameters = ["run"]
 
     @property

@@ -22,6 +22,11 @@ would send each other whole indexes, even to compare a chunk with itself. If eac
 holds the rows of some chunks, the plugin places these tasks at the homes of their
 chunks.
 
+Idle workers steal tasks from others. Dask compares the time to send a task's data with
+the work of all threads of a worker, as if one thread did all of it. So a worker with
+few tasks would get a whole index, to do a part of the work that takes less time than
+sending it. The plugin prevents this for tasks that prefer a worker.
+
 All these workers are preferences: if a worker has left, other workers run its tasks.
 Dask forgets this for tasks that became ready while no worker was running, so the plugin
 drops the preferences of such tasks.
@@ -41,6 +46,7 @@ import numpy as np
 from distributed import Client, Scheduler, Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from dask_simjoin.graph.base import OURS
 from dask_simjoin.graph.dask_private import key_split
 from dask_simjoin.planning.chunk_limits import EVEN
 from dask_simjoin.request.options import current_client
@@ -56,6 +62,9 @@ A task that more chunks need is part of a shuffle, for example, and Dask distrib
 better.
 """
 
+
+INDEX = "simjoin_index"
+"""Name of the tasks that index chunks."""
 
 LISTS = "simjoin_rows"
 """Name of the tasks that make a list of partitions of a result, on the worker that sent
@@ -327,6 +336,7 @@ class PlacementPlugin(SchedulerPlugin):
     def __init__(self) -> None:
         self._orders: OrderedDict[tuple[str, ...], Placement] = OrderedDict()
         self._scheduler: Scheduler | None = None
+        self._timed: set[str] = set()  # steps whose tasks have taken known times
 
     async def start(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -348,6 +358,25 @@ class PlacementPlugin(SchedulerPlugin):
             and msg.get("status") == Status.running.name
         ):
             let_run_elsewhere(self._scheduler, topic)
+
+    def transition(
+        self, key: Any, start: str, finish: str, *args: Any, **other: Any
+    ) -> None:
+        """Keep a task that a worker gets from being stolen, if that would take longer."""
+        if self._scheduler is None or "processing" not in (start, finish):
+            return
+        task = self._scheduler.tasks.get(key)
+        stealing = self._scheduler.extensions.get("stealing")
+        if task is None or stealing is None or not key_split(key).startswith(OURS):
+            return
+        tasks = [task] if finish == "processing" else []
+        if finish == "memory" and task.prefix.name not in self._timed:
+            # Dask has considered all tasks of the step anew
+            self._timed.add(task.prefix.name)
+            tasks = [one for one in stealing.key_stealable if one.prefix is task.prefix]
+        for one in tasks:
+            if is_best_kept(one, self._scheduler.bandwidth):
+                stealing.remove_key_from_stealable(one)
 
     def add(self, order: Placement) -> None:
         """Add the rules for a join. They replace earlier rules for the same chunks."""
@@ -380,6 +409,21 @@ class PlacementPlugin(SchedulerPlugin):
                 order.arrange(own, there)
 
 
+def is_best_kept(task: Any, bandwidth: float) -> bool:
+    """Return whether the preferred worker of a task would end all its tasks before
+    another worker had the data of this task.
+
+    `bandwidth`: bytes per second between workers.
+    """
+    worker = task.processing_on
+    if worker is None or worker.address not in (task.worker_restrictions or ()):
+        return False
+    sending = task.get_nbytes_deps() / bandwidth
+    return bool(
+        task.loose_restrictions and sending > worker.occupancy / worker.nthreads
+    )
+
+
 def let_run_elsewhere(scheduler: Scheduler, worker: str) -> None:
     """Drop the preferred workers of tasks that wait for one, if this worker, which can
     now run tasks, is not among them.
@@ -404,7 +448,7 @@ def _share(scheduler: Scheduler, tasks: list[Any], there: list[str]) -> None:
     # makes it
     firsts = {(name, *place[1:]) for name, place in own}
     own |= {key: 0 for key in tasks if isinstance(key, tuple) and key in firsts}
-    own |= _users_of_copies(scheduler, tasks, own, firsts)
+    own |= _users_of_chunks(scheduler, tasks, own, firsts)
     own |= _picked_from(scheduler, tasks, own, len(there))
     for key, worker in own.items():
         task = scheduler.tasks[key]
@@ -414,28 +458,28 @@ def _share(scheduler: Scheduler, tasks: list[Any], there: list[str]) -> None:
         )
 
 
-def _users_of_copies(
+def _users_of_chunks(
     scheduler: Scheduler, tasks: list[Any], own: dict[Any, int], firsts: set[Any]
 ) -> dict[Any, int]:
-    """For each task that uses copies of chunks, return the worker that makes these
-    copies.
+    """For each task that uses chunks of one worker, or its copies of chunks, return
+    this worker.
 
-    Dask spreads such tasks evenly, wherever their copies are, so workers sent each
+    Dask spreads such tasks evenly, wherever their chunks are, so workers sent each
     other whole indexes.
 
     `own`: the workers of tasks. `firsts`: the keys that first copies would have.
     """
-    copies = {
+    chunks = {
         key: n
         for key, n in own.items()
-        if key in firsts or (key[0], *key[1][1:]) in own
+        if key_split(key) == INDEX or key in firsts or (key[0], *key[1][1:]) in own
     }
     found: dict[Any, int] = {}
-    for key in tasks if copies else ():
+    for key in tasks if chunks else ():
         used = [
-            copies[one.key]
+            chunks[one.key]
             for one in scheduler.tasks[key].dependencies
-            if one.key in copies
+            if one.key in chunks
         ]
         if len(set(used)) == 1 and key not in own:
             found[key] = used[0]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from time import sleep
 from types import SimpleNamespace
 
 import dask
@@ -208,6 +209,53 @@ def test_tasks_run_where_their_copy_of_a_chunk_is_made():
         assert [task.worker_restrictions for task in placed] == [{"a"}, {"b"}, {"a"}]
         assert all(task.loose_restrictions for task in placed)
     assert not any(task.worker_restrictions for task in (*rows, both, total))
+
+
+def test_tasks_that_use_chunks_of_one_worker_run_there():
+    chunks = [Fake(("simjoin_index-0", on_worker_of(c // 2, c))) for c in range(4)]
+    counts = [Fake(("simjoin_count-0", c), one) for c, one in enumerate(chunks)]
+    inside = Fake(("simjoin_pairs-0", 0), *chunks[2:])
+    across = Fake(("simjoin_pairs-0", 1), *chunks[1:3])
+    updated(PlacementPlugin(), [*chunks, *counts, inside, across], ("b", "a"))
+    placed = [task.worker_restrictions for task in [*counts, inside, across]]
+    assert placed == [{"a"}, {"a"}, {"b"}, {"b"}, {"b"}, set()]
+    assert all(task.loose_restrictions for task in [*counts, inside])
+
+
+async def stolen_by_another(sending):
+    """Whether an idle worker gets tasks that another worker prefers, if to send their
+    data seems to take it this many seconds.
+    """
+    often = dask.config.set({"distributed.scheduler.work-stealing-interval": "2ms"})
+    async with (
+        contextlib.nullcontext(often),
+        Scheduler(port=0, dashboard_address=":0") as scheduler,
+        Client(scheduler.address, asynchronous=True) as client,
+        Worker(scheduler.address, nthreads=2) as busy,
+        Worker(scheduler.address, nthreads=2),
+    ):
+        await client.register_plugin(PlacementPlugin())
+        data = client.submit(np.ones, 1000, workers=[busy.address])
+        scheduler.bandwidth = 8000 / sending
+        tasks = client.map(
+            lambda _, n: sleep(0.04),
+            [data] * 8,
+            range(8),
+            key="simjoin_work",
+            workers=[busy.address],
+            allow_other_workers=True,
+        )
+        await client.gather(tasks)
+        found = await client.who_has(tasks)
+        return any(workers != (busy.address,) for workers in found.values())
+
+
+@pytest.mark.parametrize(("sending", "stolen"), [(3.0, False), (0.01, True)])
+def test_tasks_are_stolen_only_if_that_is_faster(sending, stolen):
+    """Eight tasks seem to take 0.5 s each, so two threads seem to need 2 s for them.
+    Dask takes them for 4 s of work.
+    """
+    assert asyncio.run(stolen_by_another(sending)) == stolen
 
 
 def test_the_worker_with_less_work_gets_the_comparisons_of_two_chunks():
