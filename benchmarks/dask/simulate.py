@@ -234,9 +234,9 @@ def simulate(
     scheduler's share.
     """
     known = tables(job, rows, PARTITIONS * machine.workers, partitioning)
-    began = time.perf_counter()
+    began = time.process_time()
     plan = make_plan(known, COUNTS, machine.limits)
-    planned = time.perf_counter() - began
+    planned = time.process_time() - began
     costs = Costs(
         plan.layout.method,
         job.dims,
