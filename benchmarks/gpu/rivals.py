@@ -495,10 +495,16 @@ def joined(case: Case, given: argparse.Namespace, until: float, save: Save) -> N
         cupy.get_default_memory_pool().free_all_blocks()
 
     with tempfile.TemporaryDirectory() as folder:
-        paths = {False: Path(folder) / "rows", True: Path(folder) / "moved"}
-        host.tofile(paths[False])
-        moved(host).tofile(paths[True])
-        for program in PROGRAMS if given.programs else ():
+        paths: dict[bool, Path] = {}
+        chosen = [
+            program
+            for program in PROGRAMS
+            if given.programs and program.name in (given.rivals or [program.name])
+        ]
+        for unsigned in {program.unsigned for program in chosen}:
+            paths[unsigned] = Path(folder) / ("moved" if unsigned else "rows")
+            (moved(host) if unsigned else host).tofile(paths[unsigned])
+        for program in chosen:
 
             def run(program: Program = program) -> tuple[dict[str, Any], Any]:
                 cupy.get_default_memory_pool().free_all_blocks()
