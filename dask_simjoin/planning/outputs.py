@@ -93,15 +93,17 @@ def query_slices(
     rows: int,
     spec: JoinSpec,
     limits: Limits,
+    pieces: int,
 ) -> tuple[np.ndarray, bool]:
     """Return the number of query parts of a replicated chunk, and whether they have
     equally many rows.
 
     Parts of equally many rows need no pass that counts pairs. They are used unless some
     rows have far more neighbors than others. `slices`: number of partitions that the
-    result needs. `size`: bytes of the result.
+    result needs. `size`: bytes of the result. `pieces`: the number of pieces of work,
+    which is the number of parts on GPUs, since a GPU runs parts one after the other.
     """
-    parts = PARTS_PER_THREAD * limits.threads
+    parts = pieces if limits.gpu else PARTS_PER_THREAD * limits.threads
     if spec.chunks.partitioning == "auto":
         parts = min(parts, rows // min_chunk_rows(spec.coordinates.dims or 1))
     needed = parts = max(parts, int(slices.max(initial=1)))

@@ -494,7 +494,9 @@ def _divide_pairs(
         return slices.astype(np.int64), False
     size, rows = float(max_rows.sum()) * result.pair_bytes, statistics.left.rows
     if cut.chunks.kind == "replicated":
-        slices, even = query_slices(slices, estimate, size, rows, spec, limits)
+        pieces = int(parts.max(initial=1))
+        how = size, rows, spec, limits, pieces
+        slices, even = query_slices(slices, estimate, *how)
     else:
         even = bool((slices == 1).all()) or not needs_counts(
             estimate, size, spec, limits

@@ -11,6 +11,7 @@ from dask_simjoin.planning.estimate import Estimate
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import (
     most_rows,
+    query_slices,
     rows_found,
     shuffle_tasks,
     whole_slices,
@@ -77,6 +78,16 @@ def test_partitions_of_the_result_hold_no_more_than_they_may():
     assert whole_slices(
         np.array([2.0**31 - 2]), 1e-9, replace(limits, gpu=True)
     ).tolist() == [2]
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_work_of_gpus_is_cut_only_if_it_takes_long(gpu):
+    spec = SelfJoinRequest(eps=1.0).spec(frame_of(np.zeros((3, 2))))
+    limits = replace(Limits(2, 2**36, True, gpu=gpu), output=2**30)
+    whole, rows = np.ones(1), 10**7
+    for pieces in (1, 6):
+        few = query_slices(whole, estimate(whole), 1e3, rows, spec, limits, pieces)
+        assert few[0].tolist() == [pieces if gpu else 8] and few[1]
 
 
 def test_neighbors_of_a_table_with_itself_leave_each_row_out():
