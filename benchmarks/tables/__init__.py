@@ -1,7 +1,8 @@
 """Tables of the documentation, made from what benchmarks wrote to benchmarks/results.
 
 In a page ``<!-- table: NAME FILE ... -->`` stands before a table, with the files it is
-made of.  A new measurement is shown by naming its file there and running ``python -m
+made of.  ``| HEAD | HEAD`` after the files are the columns to show, if not all are.  A
+new measurement is shown by naming its file there and running ``python -m
 benchmarks.tables``.
 """
 
@@ -64,7 +65,11 @@ TABLES: dict[str, Table] = {
 names.
 """
 
-MARKED = re.compile(r"^<!-- table: (\S+) ([^>]*) -->\n((?:\|.*\n)*)", re.MULTILINE)
+MARKED = re.compile(
+    r"^<!-- table: (?P<name>\S+) (?P<files>[^>|]*?)(?P<columns>(?: \|[^>|]+)*) -->\n(?:\|.*\n)*",
+    re.MULTILINE,
+)
+"""Matches a table, with its name, its files, and the heads of its shown columns."""
 
 
 def read(name: str) -> Any:
@@ -90,9 +95,23 @@ def written(text: str) -> str:
     """Return a page with its tables made anew."""
 
     def made(match: re.Match[str]) -> str:
-        name, files, _ = match.groups()
-        return f"<!-- table: {name} {files} -->\n" + lines(
-            TABLES[name](*map(read, files.split()))
-        )
+        name, files, columns = match.groups()
+        rows = TABLES[name](*map(read, files.split()))
+        shown = [one.strip() for one in columns.split("|")[1:]] or rows[0]
+        places = [rows[0].index(one) for one in shown]
+        some = [[row[place] for place in places] for row in rows]
+        return f"<!-- table: {name} {files}{columns} -->\n" + lines(some)
 
     return MARKED.sub(made, text)
+
+
+def cells(table: str, column: str, *files: str, rows: str = "") -> list[float]:
+    """Return the numbers in a column of a table, such as 17 for "17x", for sentences.
+
+    `rows`: a regular expression that the first cells of the rows match.
+    """
+    head, *body = TABLES[table](*map(read, files))
+    place = head.index(column)
+    texts = [row[place] for row in body if re.search(rows, row[0])]
+    found = [re.search(r"[\d,.]*\d", text) for text in texts]
+    return [float(one[0].replace(",", "")) for one in found if one]

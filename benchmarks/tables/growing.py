@@ -81,25 +81,6 @@ def held(run: Found) -> Rows:
     return table
 
 
-def worn(run: Found) -> Rows:
-    """Tabulate an index after many updates, compared with a new one of the same rows."""
-    found = run["worn"]
-    table = [["index", "files", "size", "update, s", "all pairs, s"]]
-    for name, what in (
-        ("worn", f"after {found['updates']} updates"),
-        ("anew", "built anew"),
-    ):
-        one = found[name]
-        cells = [
-            format_bytes(one["bytes"]),
-            seconds(one["update"]["cpu"]),
-            seconds(one["pairs"]["cpu"]),
-        ]
-        table.append([what, count(one["files"]), *cells])
-    ratios = [f"{found['ratios'][name]:.2f}" for name in ("bytes", "update", "pairs")]
-    return [*table, ["ratio", "", *ratios]]
-
-
 def rejoin(batches: Found, queries: Found) -> Rows:
     """Make the tables of RE-JOIN: times as fast as joining once after each batch, here
     and published.
@@ -135,4 +116,4 @@ def rejoin(batches: Found, queries: Found) -> Rows:
     return table
 
 
-TABLES = {"growing": growing, "held": held, "worn": worn, "rejoin": rejoin}
+TABLES = {"growing": growing, "held": held, "rejoin": rejoin}

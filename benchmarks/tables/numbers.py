@@ -10,7 +10,8 @@ Marks are HTML comments, which no reader sees, behind the numbers that they stan
 ``=`` names a file of benchmarks/results and an expression for each number, which must
 round to what the page shows.  An expression is Python: names are keys of the file;
 ``rows(eps=0.1)`` takes the entries of a list with such values; a key of a list gives
-that of each entry; ``file("...")`` is another result; `FUNCTIONS` are known.
+that of each entry; ``file("...")`` is another result; ``cells(table, column, files)``
+are the numbers in a column of a table that the page may not show; `FUNCTIONS` are known.
 
 ``published`` stands for numbers of other people's papers, ``fixed`` for definitions,
 limits and settings; both for one number, or as many as they say, or on a line of their
@@ -63,7 +64,16 @@ HIDDEN = re.compile(
 comments.
 """
 
+
+def _cells(table: str, column: str, *files: str, rows: str = "") -> np.ndarray:
+    """Return the numbers in a column of a table: see `benchmarks.tables.cells`."""
+    from benchmarks.tables import cells
+
+    return np.array(cells(table, column, *files, rows=rows))
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "cells": _cells,
     "min": np.min,
     "max": np.max,
     "mean": np.mean,

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.cpu import front as cpu_front
 from benchmarks.gpu import front as gpu_front
 from benchmarks.harness import front
+from benchmarks.tables import MARKED as TABLE
 from benchmarks.tables import PAGES, RESULTS, TABLES, charts, comparisons, written
 from tests.support.paths import ROOT
 
@@ -31,12 +32,10 @@ WITH_PEERS = {
 """Tables that compare with a peer."""
 
 MARKED = [
-    (name, tuple(files.split()))
+    (match["name"], tuple(match["files"].split()))
     for page in PAGES
-    for kind, name, files in re.findall(
-        r"^<!-- (table|chart): (\S+) ([^>]*) -->$", page.read_text(), re.MULTILINE
-    )
-    if kind == "table" and name in WITH_PEERS
+    for match in TABLE.finditer(page.read_text())
+    if match["name"] in WITH_PEERS
 ]
 CHARTS = [
     (name, tuple(files.split()))
