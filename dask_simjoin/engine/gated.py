@@ -128,7 +128,7 @@ def totals_of(
             elif k >= numbers:
                 apart = a != b if apart is None else apart | (a != b)
             elif formula == HAMMING:
-                total = total + np.where(a != b, 1.0, 0.0)
+                total = total + (a != b).astype(np.float64)
             elif formula == CANBERRA:
                 size = abs(a) + abs(b)
                 total = total + np.where(size > 0, abs(a - b) / size, 0.0)
