@@ -1,5 +1,6 @@
 """The benchmarks run: what they measure is read by hand."""
 
+import ast
 import gc
 import importlib.util
 import json
@@ -10,6 +11,7 @@ import sys
 import pytest
 
 from benchmarks.tables import TABLES
+from dask_simjoin.engine.gpu.sources import source
 from tests.support.paths import ROOT
 
 
@@ -170,6 +172,31 @@ def test_the_list_names_every_benchmark(monkeypatch, capsys):
     assert "no benchmark is called 'cpu.nothing'" in run(
         monkeypatch, "benchmarks", "cpu.nothing"
     )
+
+
+def test_what_the_ablation_replaces_is_in_the_kernels():
+    """It cannot be imported without CuPy."""
+    program = ast.parse((ROOT / "benchmarks" / "gpu" / "ablation.py").read_text())
+    patches = {
+        node.target.id: ast.literal_eval(node.value)
+        for node in program.body
+        if isinstance(node, ast.AnnAssign) and node.target.id in ("PLAIN", "CANDIDATES")
+    }
+    kernels = [source(name) for name in ("vectors", "tensor_hopper", "tiles")]
+    assert len(patches) == 2
+    for old, new in (pair for patch in patches.values() for pair in patch):
+        assert old != new and sum(old in text for text in kernels) == 1
+
+
+@pytest.mark.slow
+def test_joins_without_a_part_find_the_same_pairs(tmp_path, monkeypatch):
+    found = tmp_path / "found.json"
+    arguments = ["--scale", "0.05", "--repeat", "1", "--output", found]
+    assert not run(monkeypatch, "benchmarks", "cpu.ablation", *arguments)
+    for case in json.loads(found.read_text())["results"]:
+        assert case["without"]["nothing"]["pairs"] > 0
+        for name, one in case["without"].items():
+            assert "float64" in name or one["false"] == one["missed"] == 0
 
 
 def test_joins_are_simulated(tmp_path, monkeypatch):
