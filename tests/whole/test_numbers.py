@@ -236,8 +236,6 @@ NO_COMMIT = {
     "papers/2026-11-22-semantic-epyc",
     "papers/2026-11-23-rejoin-epyc",
     "shell/2026-11-22-60m-busy-epyc",
-    "simulate/2026-11-28-16d-xeon",
-    "simulate/2026-11-28-few-dimensions-xeon",
 }
 """Results from before benchmarks named their commit; no other may be without one."""
 
