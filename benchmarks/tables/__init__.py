@@ -113,5 +113,5 @@ def cells(table: str, column: str, *files: str, rows: str = "") -> list[float]:
     head, *body = TABLES[table](*map(read, files))
     place = head.index(column)
     texts = [row[place] for row in body if re.search(rows, row[0])]
-    found = [re.search(r"[\d,.]*\d", text) for text in texts]
+    found = [re.search(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?", text) for text in texts]
     return [float(one[0].replace(",", "")) for one in found if one]

@@ -34,37 +34,12 @@ def cores(*runs: Found) -> Rows:
     return table
 
 
-def hosts(run: Found) -> Rows:
-    """Tabulate the seconds and bytes of joins on several hosts, by rate of the network."""
-    table = [["network", "job", "s", "sent, MB", "least, MB", "ratio"]]
-    for one in run["rates"]:
-        sent, least = (f"{one[key] / 1e6:.0f}" for key in ("bytes", "least"))
-        ratio = f"{one['bytes'] / one['least']:.1f}"
-        job = f"`{one['job']}`"
-        table.append([one["rate"], job, seconds(one["seconds"]), sent, least, ratio])
-    return table
-
-
 def faults(run: Found) -> Rows:
     """Tabulate what comes of joins while a host fails."""
     names = list(next(iter(run["faults"].values())))
     table = [["fault", *(f"`{name}`" for name in names)]]
     for fault, found in run["faults"].items():
         table.append([fault, *(found[name] for name in names)])
-    return table
-
-
-def graphs(*runs: Found) -> Rows:
-    """Tabulate the tasks of joins by number of workers."""
-    head = ["workers", "tasks", "per worker", "sent, MB", "planned, s", "made, s"]
-    table = [["verb", *head, "ordered, s"]]
-    for one in [one for run in runs for one in run["graphs"]]:
-        tasks, workers = one["tasks"], one["workers"]
-        each, sent = f"{tasks / workers:.0f}", f"{one['bytes'] / 1e6:.2f}"
-        planned = one["planning"] + one["pickling"]
-        spent = [seconds(n) for n in (planned, one["making"], one["ordering"])]
-        cells = [f"{workers:,}", f"{tasks:,}", each, sent, *spent]
-        table.append([f"`{one['verb']}`", *cells])
     return table
 
 
@@ -120,8 +95,6 @@ def _is_measured(run: Found, name: str) -> bool:
 
 TABLES = {
     "cores": cores,
-    "graphs": graphs,
-    "hosts": hosts,
     "faults": faults,
     "cores-peers": peers,
     "cores-parts": parts,
