@@ -1,9 +1,12 @@
-"""Computations of a cluster whose workers are all stuck.
+"""Computations that full disks of workers end.
 
 Dask pauses a worker at 80 % of its memory limit. If the worker's disk is full, its data
 stay in memory. So it stays paused, and its tasks wait forever. A worker that notices
 this logs an event. Once all workers are stuck like this, a plugin of the scheduler
 fails the tasks.
+
+Dask's p2p shuffle writes rows to files in any case, and raises an error of its own if a
+disk is full. The plugin replaces it by an error that names the worker and the remedies.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from dask_simjoin.errors import LARGER_DISK, ScratchError
 from dask_simjoin.graph.dask_private import key_split
+from dask_simjoin.planning.resources import BY_ORDER, BY_TASKS
 from dask_simjoin.request.messages import size_text
 from dask_simjoin.sizes import TRIES
 
@@ -38,6 +42,9 @@ TOPIC = "simjoin-standstill"
 
 OURS = "simjoin"
 """Prefix of the names of this package's tasks."""
+
+FULL = "P2POutOfDiskError"
+"""The error of Dask's p2p shuffle if the disk of a worker is full."""
 
 WAIT = 20.0
 """Tasks fail after all workers have been stuck for this many seconds."""
@@ -87,7 +94,9 @@ def _described(worker: Worker, used: int, unwritten: int) -> dict[str, Any]:
 
 
 class StandstillPlugin(SchedulerPlugin):
-    """Fails the tasks of a cluster once all its workers are stuck."""
+    """Fails the tasks of a cluster once all its workers are stuck, and explains the
+    errors of shuffles whose disk is full.
+    """
 
     name = "simjoin-standstill"
     idempotent = True
@@ -126,6 +135,36 @@ class StandstillPlugin(SchedulerPlugin):
             scheduler.loop.add_callback(
                 fail_tasks, scheduler, [event for _, event in self._events.values()]
             )
+
+    def transition(
+        self, key: Any, start: str, finish: str, *args: Any, **other: Any
+    ) -> None:
+        """Replace the error of a shuffle whose disk is full, before the tasks that
+        depend on it report it.
+        """
+        scheduler = self._scheduler
+        full = finish == "erred" and str(other.get("exception_text")).startswith(FULL)
+        if full and scheduler is not None:
+            task, worker = scheduler.tasks[key], other.get("worker")
+            if _of_this_package([task]):
+                there = scheduler.workers.get(worker)
+                error = ScratchError(
+                    full_message(worker, there and there.local_directory),
+                    remedies=[BY_ORDER, BY_TASKS],
+                )
+                task.exception, task.exception_text = pickle.dumps(error), repr(error)
+
+
+def full_message(worker: str | None, directory: str | None) -> str:
+    """Return a message for a shuffle that could not write its rows. `directory`: the
+    folder of the worker.
+    """
+    return (
+        f"The disk of the worker {worker} is full. Its folder is {directory!r}. Dask's "
+        f"p2p shuffle writes rows to files there. {LARGER_DISK} Or use "
+        "partitioning='entity', which does not shuffle. Or shuffle in memory: "
+        f"dask.config.set({BY_TASKS.config})."
+    )
 
 
 def fail_tasks(scheduler: Scheduler, events: list[dict[str, Any]]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client, LocalCluster, Status
+from distributed.shuffle._exceptions import P2POutOfDiskError
 
 from dask_simjoin.errors import ScratchError
 from dask_simjoin.graph import standstill
@@ -204,3 +205,25 @@ def test_nothing_fails_while_another_worker_has_work():
     plugin.log_event(standstill.TOPIC, EVENT)
     plugin.log_event("other", EVENT)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("name", ["simjoin_read", "other"])
+def test_a_shuffle_with_a_full_disk_names_the_worker_and_remedies(paused, name):
+    """Errors of other computations stay as they are."""
+
+    def write(number):
+        raise P2POutOfDiskError(28, "No space left on device")
+
+    rows = paused.client.submit(int, 1, key=f"{name}-0")
+    sent = paused.client.submit(write, rows, key="shuffle-transfer-0")
+    found = paused.client.submit(int, sent, key="found-0")
+    ours = name == "simjoin_read"
+    with pytest.raises(ScratchError if ours else P2POutOfDiskError) as error:
+        found.result(PATIENCE)
+    if ours:
+        assert paused.worker.address in str(error.value)
+        assert repr(paused.worker.local_directory) in str(error.value)
+        assert "local_directory=" in str(error.value)
+        assert next(one.options for one in error.value.remedies) == {
+            "partitioning": "entity"
+        }
