@@ -233,7 +233,6 @@ NO_COMMIT = {
     "papers/2026-11-22-lists-epyc",
     "papers/2026-11-22-model-epyc",
     "papers/2026-11-22-semantic-epyc",
-    "papers/2026-11-23-rejoin-epyc",
     "shell/2026-11-22-60m-busy-epyc",
 }
 """Results from before benchmarks named their commit; no other may be without one."""
