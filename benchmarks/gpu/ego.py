@@ -3,9 +3,10 @@ papers' methods and "auto" on its GPU, with the same rows.
 
 These are the comparisons of the papers: table 3 of GPU-Join, figure 13 on load
 imbalance, and figures 3a and 3b of LSS, with fewer rows where one run would take
-minutes.  Super-EGO is our own (benchmarks/papers/ego.py).  Its seconds include the
-order of the rows.  Those of the methods on the GPU include their layout and index.  All
-write every pair to a buffer, and drop it.  Numbers of pairs must be equal.
+minutes.  Super-EGO is our own (benchmarks/papers/ego.py).  Its seconds include
+"order", which one thread takes to sort the rows.  Those of the methods on the GPU
+include their layout and index.  All write every pair to a buffer, and drop it.  Numbers
+of pairs must be equal.
 
 `published`: how many times as fast as Super-EGO or EGO the paper's own method is.
 """
@@ -27,9 +28,10 @@ import pandas as pd
 
 import dask_simjoin  # noqa: F401
 from benchmarks.harness.gpu_report import environment
-from benchmarks.harness.repeats import repeated, summary, timed
+from benchmarks.harness.repeats import repeated, rounded, summary, timed
 from benchmarks.papers import ego, ego_rows
 from dask_simjoin.methods import Grid, KMeans, ZOrder
+from dask_simjoin.metrics import make_metric
 
 LONG = 2.0
 """A run that takes more seconds is not repeated."""
@@ -95,7 +97,14 @@ def on_host(x: np.ndarray, eps: float, repeat: int, threads: int) -> dict[str, A
         pairs[:] = [ego.count(x, eps, threads)]
 
     runs = repeated(lambda: timed(work, time.perf_counter), repeat, LONG)
-    return {"threads": threads, "pairs": pairs[0], **summary(runs)}
+    threshold = float(make_metric("euclidean").threshold(eps))
+    order = timed(lambda: ego.ordered(x, eps, threshold), time.perf_counter)
+    return {
+        "threads": threads,
+        "pairs": pairs[0],
+        "order": rounded(order),
+        **summary(runs),
+    }
 
 
 def on_device(x: np.ndarray, eps: float, method: Any, repeat: int) -> dict[str, Any]:
