@@ -5,7 +5,7 @@ start.
 import itertools
 
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.gpu.sources import norm_constant
+from dask_simjoin.engine.gpu.sources import norm_constant, tree_search
 from dask_simjoin.engine.index.kdtree import BLOCK, MIDDLE, VALUE_BITS
 from tests.support.paths import ROOT
 
@@ -109,10 +109,10 @@ def spanning_programs(dims, exact, norm=2):
     """Return programs of spanning trees of points with this many dimensions, with or
     without a filter.
     """
-    found = [
-        ("spanning", "search_others", {"DIMS": d, "EXACT": e} | norm_constant(norm))
-        for d, e in itertools.product(dims, exact)
-    ]
+    found = []
+    for d, e in itertools.product(dims, exact):
+        name, constants = tree_search(d, e, norm)
+        found.append((name, "search_others", constants))
     rounds = [("boruvka", "list_edges"), ("dendrogram", "first_edges")]
     return found + [(*one, {"DIMS": 1, "EXACT": True}) for one in rounds]
 

@@ -227,7 +227,7 @@ extern "C" const char* run_NAME(unsigned host_blocks, unsigned host_threads, voi
 }
 """
 
-LONG = ("spanning",)
+LONG = ("spanning", "spanning_rows")
 """Sources whose kernels run longer in tests than they take to optimize."""
 
 

@@ -1,8 +1,7 @@
 """Boruvka's rounds on the GPU: the rows that search in each round, and their order.
 
-Rows that search are copied to separate tiles, in kd order, so that all lanes of a warp
-have work. All warps share one array with an upper bound of the weight of each
-component's lightest edge.
+All searches of a round share one array with an upper bound of the weight of each
+component's lightest edge. See `dask_simjoin.engine.gpu.sides` for the searches.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 
 from dask_simjoin.engine.columns import MAX_CAPACITY
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.engine.gpu import boruvka, load
+from dask_simjoin.engine.gpu import boruvka, load, sides
 from dask_simjoin.engine.gpu.arrays import (
     copied,
     count,
@@ -25,120 +24,15 @@ from dask_simjoin.engine.gpu.arrays import (
     take,
 )
 from dask_simjoin.engine.gpu.build import BUILDER
-from dask_simjoin.engine.gpu.sources import norm_constant
+from dask_simjoin.engine.gpu.sides import (
+    TileSide,
+    make_side,
+    program,
+)
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.engine.index.gpu import NearestDeviceLayout
 from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Array, Index
-
-WARPS = 4
-"""Warps per block of `spanning.cu`."""
-
-NOWHERE = np.uint64(0)
-"""Null pointer for unused arguments of kernels."""
-
-
-class SearchSide:
-    """One index, prepared for searches. Its tiles are built if the index has none.
-
-    Attributes
-    ----------
-    rows, first : int
-        Number of rows, and number of the first node. Nodes are the rows of both
-        indexes, in kd order, numbered consecutively.
-    y : array (rows, d), float64
-        The points, in kd order.
-    nodes, points, core, names : array (rows, ...)
-        Node, point, core distance and id of each row, in the order of the tiles that
-        are searched.
-    """
-
-    def __init__(self, index: Index, layout: NearestDeviceLayout, first: int) -> None:
-        self.rows, self.first, self.y = len(index["names"]), first, index["y"]
-        self._bounds = layout.bounds
-        self.nodes = numbers(first, self.rows)
-        self._boxes = index if "z" in index else {}
-
-    def arrange(self, core: Array, names: Array) -> None:
-        """Prepare the index for searches; `core`, `names`: core distance and id of each
-        node.
-        """
-        if not self.rows:
-            return
-        self.points = self.y
-        if not self._boxes:
-            self.points = BUILDER.rows(
-                self.y, self.nodes - self.first if self.first else self.nodes
-            )
-            self._boxes = BUILDER.boxed(self.points, self._bounds, TILE, True)
-        self.core, self.names = take(core, self.nodes), take(names, self.nodes)
-        self.levels = to_host(self._boxes["levels"])
-        self.cores = boruvka.least_of_boxes(self.core, self.levels, TILE)
-        self.least = boruvka.least_names(self.names, TILE)
-        self.tags = full(int(self.levels[-1]) * TILE, -1, cupy.int32)
-        self._balls = self._make_balls()
-
-    def _make_balls(self) -> tuple[Array | np.uint64, Array | np.uint64]:
-        """Return center and radius of a ball around each tile; null pointers if there
-        is no filter.
-        """
-        if self._bounds is None:
-            return NOWHERE, NOWHERE
-        z = self._boxes["z"]
-        tiles, dims, _ = z.shape
-        middle, radius = (
-            cupy.empty((tiles, dims), cupy.float32),
-            cupy.empty(tiles, cupy.float32),
-        )
-        function = load.kernel("spanning", "tile_balls", DIMS=dims, EXACT=False)
-        blocks = min(-(-tiles // WARPS), 1 << 16)
-        function((blocks,), (32 * WARPS,), (z, np.int32(tiles), middle, radius))
-        return middle, radius
-
-    def group(self, component: Array, core: Array) -> None:
-        """Reorder the searched rows by component, then by core distance.
-
-        Call `arrange` before the next search.
-        """
-        nodes = take(self.nodes, cupy.argsort(take(core, self.nodes)))
-        self.take(take(nodes, cupy.argsort(take(component, nodes), kind="stable")))
-
-    def take(self, nodes: Array) -> None:
-        """Put the searched rows into the order of `nodes`. Call `arrange` before the
-        next search.
-        """
-        self.nodes, self._boxes = nodes, {}
-
-    def tagged(self, component: Array) -> Array:
-        """Return the component of each row, and tag each box with the component that
-        all its points share.
-        """
-        own = take(component, self.nodes)
-        boruvka.tag_boxes(own, self.levels, TILE, self.tags)
-        return own
-
-    def searched(self, component: Array) -> list[Array | np.generic]:
-        """Return the index as arguments for the search kernel; `component`: the result
-        of `tagged`.
-        """
-        boxes = (self._boxes[name] for name in ("z", "lower", "upper", "levels"))
-        z, *tree = boxes
-        return [
-            z,
-            self.points,
-            *tree,
-            np.int32(len(self.levels) - 1),
-            self.least,
-            self.tags,
-            self.cores,
-            component,
-            self.core,
-            self.names,
-            self.nodes,
-            np.int32(self.rows),
-            *self._balls,
-        ]
-
 
 EVERY, MANY = 16, 1 << 17
 """If at least `MANY` rows search, every `EVERY`-th of them searches first: its result
@@ -151,16 +45,6 @@ on the GPU.
 """
 
 
-def warps_of_tile(tiles: int) -> int:
-    """Return the number of warps that share a tile, a power of two; `tiles`: number of
-    tiles that search.
-    """
-    # with fewer tiles than this, several warps share a tile, so that no warp is idle
-    return 1 << min(
-        TILE.bit_length() - 1, max(0, (2**13 // max(tiles, 1)).bit_length() - 1)
-    )
-
-
 def _in_turn(places: Array, most: int) -> Iterator[Array]:
     """Yield batches of at most `most` places; if there are many, every `EVERY`-th place
     comes first.
@@ -171,15 +55,6 @@ def _in_turn(places: Array, most: int) -> Iterator[Array]:
         places = places[~first]
     for start in range(0, len(places), most):
         yield places[start : start + most]
-
-
-def program(function: str, layout: NearestDeviceLayout) -> load.Program:
-    """Return the program that compiles a function of `spanning.cu`.
-
-    All its functions have the same constants.
-    """
-    constants = {"DIMS": layout.dims, "EXACT": layout.bounds is None}
-    return "spanning", function, constants | norm_constant(layout.norm)
 
 
 def search_some() -> None:
@@ -215,7 +90,7 @@ class GpuBoruvkaRounds:
         )
         firsts = np.cumsum([0, *sizes]).tolist()
         self.sides = [
-            SearchSide(index, layout, first)
+            make_side(index, layout, first)
             for index, first in zip(sides, firsts, strict=False)
         ]
         self._arranged = self._grouped = False
@@ -236,8 +111,9 @@ class GpuBoruvkaRounds:
             self.least, self.to = copied([progress["least"]]), copied([progress["to"]])
             self.nearest = *nearest[:2], copied([progress["beyond"]])
             self.found = list(progress["found"])
-            if (order := progress.get("order")) is not None:
-                self.sides[0].take(order)
+            (side,), order = self.sides, progress.get("order")
+            if isinstance(side, TileSide) and order is not None:
+                side.take(order)
                 self._grouped = True
 
     @property
@@ -253,17 +129,15 @@ class GpuBoruvkaRounds:
         }
         return known | {"order": self.sides[0].nodes} if self._grouped else known
 
-    def _launch(self, name: str, blocks: int, threads: int, *arguments: object) -> None:
-        file, function, constants = program(name, self.layout)
-        load.kernel(file, function, **constants)((blocks,), (threads,), arguments)
-
     def _offer_beside(self, bounds: Array) -> None:
         """Lower the bounds of components by the edges between rows that are consecutive
         in kd order.
         """
-        (blocks,), (threads,) = load.shape_of(self.rows)
+        file, function, constants = program("offer_beside", self.layout)
         known = self.sides[0].y, self.component, self.core, np.int32(self.rows)
-        self._launch("offer_beside", blocks, threads, *known, bounds)
+        load.kernel(file, function, **constants)(
+            *load.shape_of(self.rows), (*known, bounds)
+        )
 
     def _offers(self) -> tuple[Array, boruvka.ListedEdges]:
         """Return bounds for all components, which are still `UNKNOWN`, and the lightest
@@ -289,30 +163,30 @@ class GpuBoruvkaRounds:
         """
         # boxes of tiles in kd order are large in 5 dimensions and more, so the order by
         # component hardly enlarges them
+        tiled = [side for side in self.sides if isinstance(side, TileSide)]
         if (
-            self.layout.dims >= 5
+            tiled
+            and self.layout.dims >= 5
             and len(self.sizes) * TILE <= self.rows
             and not self._grouped
         ):
-            for side in self.sides:
+            for side in tiled:
                 side.group(self.component, self.core)
             self._grouped, self._arranged = True, False
 
     def _arrange(self) -> None:
         self._group()
         for side in () if self._arranged else self.sides:
-            side.arrange(self.core, self.names)
+            side.arrange(self)
         self._arranged = True
 
     def _search(
         self, wanted: Array, bounds: Array, part: Part = (0, 1)
-    ) -> list[tuple[Array, ...]]:
+    ) -> list[sides.Found]:
         """Search for the lightest edge of each node in `wanted`, or in a part of it;
         return edges in batches.
-
-        Each batch has arrays of nodes, ends of edges, and weights.
         """
-        found: list[tuple[Array, ...]] = []
+        found: list[sides.Found] = []
         if not count(wanted):
             return found
         self._arrange()
@@ -320,7 +194,7 @@ class GpuBoruvkaRounds:
         for q, d in zip(self.sides, self.sides[::-1], strict=True):
             if not (q.rows and d.rows):
                 continue
-            searched = d.searched(d.tagged(self.component))
+            d.tag(self.component)
             places = places_of(take(wanted, q.nodes))
             if part[1] > 1:
                 # consecutive rows go to the same part: they are near each other, so
@@ -328,9 +202,9 @@ class GpuBoruvkaRounds:
                 places = places[
                     cupy.arange(len(places)) // (4 * TILE) % part[1] == part[0]
                 ]
-            for some in _in_turn(places, step):
-                asking, y = take(q.nodes, some), BUILDER.rows(q.points, some)
-                found.append((asking, *self._search_side(y, asking, searched, bounds)))
+            found += [
+                d.search(q, some, self, bounds) for some in _in_turn(places, step)
+            ]
         return found
 
     def _settle(
@@ -367,44 +241,6 @@ class GpuBoruvkaRounds:
         weights = take(bounds.view(cupy.float64), taken)
         self.found.append((weights, take(starts, taken), take(ends, taken)))
         self.component, self.sizes = component, sizes
-
-    def _search_side(
-        self, y: Array, nodes: Array, searched: list[Array | np.generic], bounds: Array
-    ) -> tuple[Array, Array]:
-        """Search an index for the lightest edge of each of `nodes`; return ends and
-        weights.
-
-        `y`: points of the nodes.
-        """
-        f, n = self.layout.bounds, len(nodes)
-        boxes = BUILDER.boxed(y, f, TILE, True)
-        tiles = -(-n // TILE)
-        spread = warps_of_tile(tiles)
-        weight, end = cupy.empty((spread, n)), cupy.empty((spread, n), cupy.int32)
-        scale2, rho = (1.0, 0.0) if f is None else (f.scale**2, f.rho)
-        own = take(self.component, nodes), take(self.core, nodes)
-        # each block takes one tile after the other, so any number suffices
-        self._launch(
-            "search_others",
-            min(-(-tiles * spread // WARPS), 4096),
-            32 * WARPS,
-            boxes["z"],
-            y,
-            boxes["lower"],
-            boxes["upper"],
-            *own,
-            np.int32(n),
-            *searched,
-            np.float64(scale2),
-            np.float64(rho),
-            bounds,
-            np.int32(spread),
-            weight,
-            end,
-            cupy.zeros(1, cupy.uint32),
-        )
-        weight, end = boruvka.least_of_parts(self.names, weight, end)
-        return end, weight
 
     def run(self, known: tuple[Array, ...] | None = None) -> tuple[Array, ...]:
         """Run all rounds; return weights, start nodes and end nodes of the tree's

@@ -33,6 +33,14 @@ interleaving, the pairs of the first queries would not predict how many pairs th
 queries have.
 """
 
+ROW_DIMS = 6
+"""Maximum number of dimensions in which each row of a spanning tree searches on its
+own: see `spanning_rows.cu`.
+"""
+
+LEAF = 8
+"""Number of points in a leaf of the tree of `spanning_rows.cu`."""
+
 OPTIONS = ("-std=c++17",)
 """Options of NVRTC for all programs.
 
@@ -84,3 +92,14 @@ def norm_constant(norm: Norm) -> dict[str, int]:
     constant is needed.
     """
     return {} if norm == 2 else {"NORM": 0 if norm == math.inf else int(norm)}
+
+
+def tree_search(dims: int, exact: bool, norm: Norm = 2) -> tuple[str, dict[str, int]]:
+    """Return the program of the search for spanning trees, and its constants.
+
+    `exact`: whether tiles of points have no filter.
+    """
+    if dims <= ROW_DIMS:
+        constants = {"DIMS": dims, "EXACT": True, "LEAF": LEAF}
+        return "spanning_rows", constants | norm_constant(norm)
+    return "spanning", {"DIMS": dims, "EXACT": exact} | norm_constant(norm)

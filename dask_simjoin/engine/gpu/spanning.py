@@ -43,9 +43,9 @@ from dask_simjoin.engine.gpu.arrays import (
 from dask_simjoin.engine.gpu.rounds import (
     GpuBoruvkaRounds,
     Nearest,
-    program,
     search_some,
 )
+from dask_simjoin.engine.gpu.sides import program
 from dask_simjoin.engine.index.gpu import NearestDeviceLayout
 from dask_simjoin.engine.protocols import Clusters, Edges, Found, Part, Progress
 from dask_simjoin.metrics.norms import Array, Index

@@ -12,5 +12,6 @@ from tests.support.host_fibers import fibers_like_cupy
 def spanning(kernel_folder):
     with fibers_like_cupy(kernel_folder):
         module = importlib.import_module("dask_simjoin.engine.gpu.spanning")
-        importlib.import_module("dask_simjoin.engine.gpu.rounds").BUILDER = HOST
+        for room in ("rounds", "sides"):
+            importlib.import_module(f"dask_simjoin.engine.gpu.{room}").BUILDER = HOST
         yield module

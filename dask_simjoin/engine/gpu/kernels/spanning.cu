@@ -1,5 +1,6 @@
 #include "common.cuh"
 #include "reach.cuh"
+#include "beside.cuh"
 #include "balls.cuh"
 // Searches for the lightest edge from each row to the points of an index that are in other components. Only some rows
 // search.
@@ -42,8 +43,6 @@ struct Best {              // the best edge of a row so far: weight, and id and 
     double weight;
     int name, node;
 };
-
-__device__ __forceinline__ u64 bits_of(double weight) { return (u64)__double_as_longlong(weight); }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 search_others(const real* __restrict__ qz, const double* __restrict__ qy, const real* __restrict__ q_lower,
@@ -294,20 +293,5 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
             weight[(size_t)part * q_points + i] = best[h].weight;
             end[(size_t)part * q_points + i] = best[h].node;
         }
-    }
-}
-
-// Lowers the bounds of components to the weights of edges between rows that are consecutive in kd order. So every
-// component has a bound before the first search.
-extern "C" __global__ void
-offer_beside(const double* __restrict__ y, const int* __restrict__ component, const double* __restrict__ core, int n,
-             u64* bounds) {
-    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i + 1 < (u32)n; i += gridDim.x * blockDim.x) {
-        const int own = component[i], other = component[i + 1];
-        if (own == other) continue;
-        const double total = away_from(y + (size_t)i * DIMS, y + (size_t)(i + 1) * DIMS);
-        const u64 weight = bits_of(fmax(total, fmax(core[i], core[i + 1])));
-        atomicMin(bounds + own, weight);
-        atomicMin(bounds + other, weight);
     }
 }
