@@ -64,7 +64,7 @@ from dask_simjoin.cluster.algorithms.spanning import (
 from dask_simjoin.cluster.algorithms.weights import checked_weights, weighted_cores
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import to_host, values_of
-from dask_simjoin.engine.protocols import SearchLayout
+from dask_simjoin.engine.protocols import Edges, SearchLayout
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import free_memory
 from dask_simjoin.planning.checks import check_edges, check_samples
@@ -241,7 +241,8 @@ class LocalDistances(LocalJoins, LocalNearest):
         core = self.spec.measure.distance(core, np)
         core = rows_of_places(core, to_host(chunk["order"])[:n])
         edges, condensed = self._condensed(chunk, layout, distances, min_rows, example)
-        return FittedHierarchy(*edges, condensed, core, samples, choice)
+        start, end, away = map(to_host, edges)
+        return FittedHierarchy(start, end, away, condensed, core, samples, choice)
 
     def _condensed(
         self,
@@ -250,7 +251,7 @@ class LocalDistances(LocalJoins, LocalNearest):
         distances: CoreDistances,
         min_rows: int,
         example: Frame,
-    ) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], Condensed]:
+    ) -> tuple[Edges, Condensed]:
         """Return the edges of the spanning tree of a chunk (start, end, distance), and
         the tree of clusters.
         """

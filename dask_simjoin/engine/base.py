@@ -289,9 +289,14 @@ def searcher_for(frame: Frame) -> Searcher:
     return searcher_of_library(library(frame))
 
 
+def spanner_of_library(name: str) -> Spanner:
+    """Return the object that finds spanning trees for chunks of a library."""
+    return _module(name, "span").SPANNER
+
+
 def spanner_for(frame: Frame) -> Spanner:
     """Return the object that finds spanning trees for the library of `frame`."""
-    return _module(library(frame), "span").SPANNER
+    return spanner_of_library(library(frame))
 
 
 def cell_clusters() -> Any:

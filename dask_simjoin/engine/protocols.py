@@ -570,9 +570,9 @@ class Searcher(Protocol):
         """
 
 
-Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Edges as three host arrays (n,): weights, and the row ids of both ends, the smaller
-id first.
+Edges = tuple[Array, Array, Array]
+"""Edges as three arrays (n,): weights, and the row ids of both ends, the smaller id
+first.
 """
 
 Clusters = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -652,7 +652,9 @@ class Spanner(Protocol):
         progress: Progress | None = None,
         threads: int = ...,
     ) -> Edges:
-        """Return the edges of the tree of an index's points: see `engine.cpu.spanning`.
+        """Return the edges of the tree of an index's points, on the device of the index:
+        see `engine.cpu.spanning`. Edges that other methods take or return are on the
+        host.
 
         `progress`: the state after earlier rounds that workers shared, if there were
         any. `threads`: number of threads of the host to use.
@@ -719,16 +721,22 @@ class Spanner(Protocol):
         all row ids.
         """
 
+    def is_ordered(self, start: Array, end: Array, away: Array) -> bool:
+        """Return whether edges are sorted by (length, start, end).
+
+        `away`: lengths, ascending. All arrays are on the device of the library.
+        """
+
     def condense(
         self,
-        start: np.ndarray,
-        end: np.ndarray,
-        away: np.ndarray,
+        start: Array,
+        end: Array,
+        away: Array,
         min_rows: int,
         threads: int = 1,
     ) -> Clusters:
         """Condense a tree with at least two rows to the hierarchy of clusters of at
-        least `min_rows` rows.
+        least `min_rows` rows. The edges may be on either device.
 
         `start`, `end`: the two rows of each edge. `away`: the length of each edge,
         ascending. `threads`: number of threads on the host.

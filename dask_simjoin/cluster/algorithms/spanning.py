@@ -25,13 +25,13 @@ from typing import TypedDict, cast
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.optics import Edges
 from dask_simjoin.engine.base import (
     frames_for,
     host_kernels,
     searcher_for,
     searcher_of_library,
     spanner_for,
+    spanner_of_library,
 )
 from dask_simjoin.engine.compat import (
     float32_below,
@@ -42,7 +42,7 @@ from dask_simjoin.engine.compat import (
 )
 from dask_simjoin.engine.index.cpu_tiles import TILE, aligned_index, smallest_names
 from dask_simjoin.engine.process import shared_out, together
-from dask_simjoin.engine.protocols import Found, Part, Progress, SearchLayout
+from dask_simjoin.engine.protocols import Edges, Found, Part, Progress, SearchLayout
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array, Frame, Index
 from dask_simjoin.planning.chunk_limits import MAX_STORED, MIN_STORED
@@ -313,7 +313,8 @@ def tree_of_chunk(
     that several tasks have shared. `threads`: number of threads that search.
 
     `last`: whether the chunk and its core distances are not needed later. Then both are
-    emptied to free memory early.
+    emptied to free memory early, and the edges are on the device of the chunk; otherwise
+    they are on the host.
     """
     spanner = spanner_for(chunk["example"])
     about = [
@@ -328,7 +329,7 @@ def tree_of_chunk(
         cast(Index, distances).clear()
     # `pop` drops this function's references to the arguments, so that the spanner can
     # free their memory
-    return spanner.tree_of(
+    weight, start, end = spanner.tree_of(
         about.pop(),
         about.pop(),
         about.pop(),
@@ -336,6 +337,9 @@ def tree_of_chunk(
         about.pop(),
         threads=threads,
     )
+    if last:
+        return weight, start, end
+    return to_host(weight), to_host(start), to_host(end)
 
 
 def begin_rounds(
@@ -435,11 +439,14 @@ def without_gaps(
     return [number[some] for some in places], (weight, number[low], number[high])
 
 
-def distances_of(weight: np.ndarray, metric: Metric, threads: int = 1) -> np.ndarray:
-    """Convert ascending weights (n,) to ascending distances.
+def distances_of(weight: Array, metric: Metric, threads: int = 1) -> Array:
+    """Convert ascending weights (n,) to ascending distances, on the same device.
 
-    A weight that occurs several times is converted once.
+    On the host, a weight that occurs several times is converted once.
     """
+    xp = module_of(weight)
+    if xp is not np:
+        return metric.distance(weight, xp)
     found = np.empty(len(weight))
     # the same blocks for any number of threads
     step = 2**13
@@ -457,27 +464,23 @@ def distances_of(weight: np.ndarray, metric: Metric, threads: int = 1) -> np.nda
     return found
 
 
-def in_order(
-    start: np.ndarray, end: np.ndarray, away: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def in_order(start: Array, end: Array, away: Array) -> Edges:
     """Sort edges by (distance, start, end), given edges that are sorted by distance.
 
     Edges arrive in the order of weights, such as squared distances. The order changes
     only if different weights round to the same distance.
     """
-    equal = away[1:] == away[:-1]
-    wrong = (start[1:] < start[:-1]) | (
-        (start[1:] == start[:-1]) & (end[1:] < end[:-1])
-    )
-    if not (equal & wrong).any():
-        return start, end, away
-    among = np.zeros(len(away), np.bool_)
+    edges, xp = (start, end, away), module_of(away)
+    if spanner_of_library("pandas" if xp is np else "cudf").is_ordered(*edges):
+        return edges
+    start, end, away = map(to_host, edges)
+    equal, among = away[1:] == away[:-1], np.zeros(len(away), np.bool_)
     among[1:] |= equal
     among[:-1] |= equal
     places = np.flatnonzero(among)
     order = np.arange(len(away))
     order[places] = places[np.lexsort((end[places], start[places], away[places]))]
-    return start[order], end[order], away
+    return xp.asarray(start[order]), xp.asarray(end[order]), xp.asarray(away[order])
 
 
 def edges_frame(tree: Edges, metric: Metric, example: Frame, threads: int = 1) -> Frame:

@@ -14,7 +14,6 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
     condense,
     label_rows,
 )
-from dask_simjoin.cluster.algorithms.optics import Edges
 from dask_simjoin.cluster.algorithms.spanning import (
     begin_rounds,
     core_distances_of_state,
@@ -32,7 +31,7 @@ from dask_simjoin.cluster.algorithms.spanning import (
     tree_of_chunk,
     without_gaps,
 )
-from dask_simjoin.engine.protocols import SearchLayout
+from dask_simjoin.engine.protocols import Edges, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr, Steps
 from dask_simjoin.graph.chunks import Chunks
 from dask_simjoin.graph.dask_private import (

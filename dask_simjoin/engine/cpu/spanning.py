@@ -345,6 +345,14 @@ class CpuSpanner:
         shared_out(leave, n, threads)
         return row_parent, row_lambda, number[parent[used]], birth[used], rows[used]
 
+    @staticmethod
+    def is_ordered(start: np.ndarray, end: np.ndarray, away: np.ndarray) -> bool:
+        """Return whether edges are sorted: see `Spanner`."""
+        wrong = (start[1:] < start[:-1]) | (
+            (start[1:] == start[:-1]) & (end[1:] < end[:-1])
+        )
+        return not bool(((away[1:] == away[:-1]) & wrong).any())
+
 
 SPANNER = CpuSpanner()
 

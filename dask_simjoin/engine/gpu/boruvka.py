@@ -11,7 +11,7 @@ import numpy as np
 
 from dask_simjoin.engine.compat import all_of
 from dask_simjoin.engine.gpu import load
-from dask_simjoin.engine.gpu.arrays import full, places_of, take
+from dask_simjoin.engine.gpu.arrays import count, full, places_of, take
 from dask_simjoin.engine.index.gpu import WARP
 from dask_simjoin.metrics.norms import Array
 
@@ -268,3 +268,11 @@ def name_ends(names: Array, start: Array, end: Array) -> tuple[Array, Array, Arr
     both = cupy.empty(n, cupy.int64)
     run("name_ends", n, np.int32(n), names, start, end, low, high, both)
     return low, high, both
+
+
+def is_ordered(start: Array, end: Array, away: Array) -> bool:
+    """Return whether edges, sorted by length, are sorted by (length, start, end)."""
+    n = len(start)
+    wrong = cupy.empty(n, cupy.bool_)
+    run("mark_unordered", n, np.int32(n), start, end, away, wrong)
+    return not n or not count(wrong)

@@ -161,15 +161,10 @@ class GpuBoruvkaRounds:
         Rows are reordered only once. Later components are larger, so consecutive rows
         of one component would be far apart.
         """
-        # boxes of tiles in kd order are large in 5 dimensions and more, so the order by
-        # component hardly enlarges them
+        # tiles are used in many dimensions, where their boxes in kd order are large: the
+        # order by component hardly enlarges them
         tiled = [side for side in self.sides if isinstance(side, TileSide)]
-        if (
-            tiled
-            and self.layout.dims >= 5
-            and len(self.sizes) * TILE <= self.rows
-            and not self._grouped
-        ):
+        if tiled and len(self.sizes) * TILE <= self.rows and not self._grouped:
             for side in tiled:
                 side.group(self.component, self.core)
             self._grouped, self._arranged = True, False

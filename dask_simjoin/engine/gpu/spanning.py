@@ -17,7 +17,7 @@ the order of edges, and which components search in a round.
 
 Related work: Prokopenko, Sao & Lebrun-Grandie (2023), "A single-tree algorithm to
 compute the Euclidean minimum spanning tree on GPUs". The leaves of their search tree
-are single points, and ours are tiles. Nolet et al. (2023), "cuSLINK", join the
+are single points; ours have eight points, or are tiles. Nolet et al. (2023), "cuSLINK", join the
 components of a nearest-neighbor graph, so their tree is exact only if that graph is.
 """
 
@@ -231,19 +231,21 @@ def condense_some() -> None:
     condense(ends // 3, ends + 1, np.sort(ends * 7 % 16).astype(np.float64), 3)
 
 
-def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
-    """Return edges on the host, the lightest first.
+def sorted_edges(names: Array, weight: Array, start: Array, end: Array) -> Edges:
+    """Return edges on the GPU, the lightest first.
 
     Nodes are replaced by ids, and the smaller id comes first.
     """
     low, high, both = boruvka.name_ends(names, start, end)
     order = cupy.argsort(both)
     order = take(order, cupy.argsort(take(weight, order), kind="stable"))
-    return (
-        to_host(take(weight, order)),
-        to_host(take(low, order)),
-        to_host(take(high, order)),
-    )
+    return take(weight, order), take(low, order), take(high, order)
+
+
+def on_host(edges: Edges) -> Edges:
+    """Return edges on the host."""
+    weight, low, high = map(to_host, edges)
+    return weight, low, high
 
 
 def join_some() -> None:
@@ -260,11 +262,12 @@ def join_some() -> None:
     taken, _, _ = boruvka.join_components(
         node, boruvka.who_asks(sizes, 4), *ends, sizes
     )
-    in_order(
+    _, start, end = sorted_edges(
         node,
         take(bounds.view(cupy.float64), taken),
         *(take(some, taken) for some in ends),
     )
+    boruvka.is_ordered(start, end, full(len(start), 1.0))
 
 
 class GpuSpanner:
@@ -293,7 +296,7 @@ class GpuSpanner:
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
         del rounds  # frees memory before edges are sorted
-        return in_order(names, *found)
+        return sorted_edges(names, *found)
 
     @staticmethod
     def begin(
@@ -353,7 +356,8 @@ class GpuSpanner:
             (weight, *(nodes[cupy.searchsorted(names, some)] for some in ends))
         )
         between = (found[1] < across) != (found[2] < across)
-        return in_order(rounds.names, *(column[between] for column in found))
+        edges = (column[between] for column in found)
+        return on_host(sorted_edges(rounds.names, *edges))
 
     @staticmethod
     def merge(rows: int, *parts: Edges) -> Edges:
@@ -371,10 +375,10 @@ class GpuSpanner:
             apart = component[low] != component[high]
             weight, low, high = weight[apart], low[apart], high[apart]
             if not len(low):
-                return in_order(
-                    names,
-                    *(cupy.concatenate(column) for column in zip(*found, strict=True)),
+                every = (
+                    cupy.concatenate(column) for column in zip(*found, strict=True)
                 )
+                return on_host(sorted_edges(names, *every))
             bounds = cupy.full(len(sizes), boruvka.UNKNOWN, cupy.uint64)
             edges: list[boruvka.ListedEdges] = [
                 (low, high, weight),
@@ -387,6 +391,11 @@ class GpuSpanner:
                 component, asked, starts, ends, sizes
             )
             found.append((bounds.view(cupy.float64)[taken], starts[taken], ends[taken]))
+
+    @staticmethod
+    def is_ordered(start: Array, end: Array, away: Array) -> bool:
+        """Return whether edges on the GPU are sorted: see `Spanner`."""
+        return boruvka.is_ordered(start, end, away)
 
     condense = staticmethod(condense)
 

@@ -20,6 +20,7 @@ from dask_simjoin.engine.gpu import tiles as gpu_tiles
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.nearest import SEARCHER
 from dask_simjoin.engine.gpu.spanning import SPANNER as GPU_SPANNER
+from dask_simjoin.engine.gpu.spanning import on_host
 from dask_simjoin.engine.index.gpu import (
     ENGINES,
     NearestDeviceLayout,
@@ -97,7 +98,7 @@ def span(x: np.ndarray, engine: str) -> None:
             cupy.empty((rows, 0)),
             cupy.full(rows, -1, cupy.float32),
         )
-        trees.append(GPU_SPANNER.tree_of(sides[-1], layout, cores[-1], near))
+        trees.append(on_host(GPU_SPANNER.tree_of(sides[-1], layout, cores[-1], near)))
     between = GPU_SPANNER.edges_between(sides[1:], layout, cores[1:], trees[1:])
     for found in (trees[0], GPU_SPANNER.merge(len(x), *trees[1:], between)):
         assert all(

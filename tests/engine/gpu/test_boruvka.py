@@ -53,3 +53,19 @@ def test_merged_forests(spanning):
         for one, other in zip(found, want, strict=True):
             assert one.dtype == other.dtype
             np.testing.assert_array_equal(one, other)
+
+
+def test_order_of_edges(spanning):
+    """Edges of the same length are sorted by their ends."""
+    ordered = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(0, 6))
+        start, end = rng.integers(0, 3, (2, n)).astype(np.int32)
+        away = np.sort(rng.integers(0, 3, n) / 3)
+        edges = list(zip(away, start, end, strict=True))
+        want = edges == sorted(edges)
+        ordered.append(want)
+        for spanner in (spanning.SPANNER, SPANNER):
+            assert spanner.is_ordered(start, end, away) is want, edges
+    assert 10 < sum(ordered) < 50

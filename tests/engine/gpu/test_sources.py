@@ -163,7 +163,10 @@ def variants(name):
             for d, norm in zip((2, 17, 2), NORMS, strict=True)
         ]
     if name == "spanning_rows":
-        every = [*itertools.product((1, 2, 6), ({},)), *zip((2, 3, 2), NORMS, strict=True)]
+        every = [
+            *itertools.product((1, 2, 6), ({},)),
+            *zip((2, 3, 2), NORMS, strict=True),
+        ]
         return [{"DIMS": d, "EXACT": 1, "LEAF": 8} | norm for d, norm in every]
     if name in ("arrays", "boruvka", "dendrogram"):
         return [{"DIMS": 1, "EXACT": 1}]

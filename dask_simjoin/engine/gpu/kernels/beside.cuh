@@ -5,6 +5,11 @@
 // Weights are not negative, so their bits, as integers, have the same order as the weights.
 __device__ __forceinline__ u64 bits_of(double weight) { return (u64)__double_as_longlong(weight); }
 
+// Lowers a bound. Most weights are no lower, and do not have to wait for others that lower the same bound.
+__device__ __forceinline__ void lower_bound(u64* bound, u64 weight) {
+    if (weight < *(volatile u64*)bound) atomicMin(bound, weight);
+}
+
 // Lowers the bounds of components to the weights of edges between rows that are consecutive in kd order. So every
 // component has a bound before the first search.
 extern "C" __global__ void
@@ -15,7 +20,7 @@ offer_beside(const double* __restrict__ y, const int* __restrict__ component, co
         if (own == other) continue;
         const double total = away_from(y + (size_t)i * DIMS, y + (size_t)(i + 1) * DIMS);
         const u64 weight = bits_of(fmax(total, fmax(core[i], core[i + 1])));
-        atomicMin(bounds + own, weight);
-        atomicMin(bounds + other, weight);
+        lower_bound(bounds + own, weight);
+        lower_bound(bounds + other, weight);
     }
 }

@@ -70,7 +70,10 @@ offer_edges(int n, const int* __restrict__ start, const int* __restrict__ end, c
             const int* __restrict__ component, u64* bounds) {
     for (u32 e = blockIdx.x * blockDim.x + threadIdx.x; e < (u32)n; e += gridDim.x * blockDim.x) {
         int from, to;
-        if (ends_of(e, start, end, component, &from, &to)) atomicMin(bounds + component[from], bits_of(weight[e]));
+        if (!ends_of(e, start, end, component, &from, &to)) continue;
+        u64* bound = bounds + component[from];
+        // most weights are no lower, and do not have to wait for others that lower the same bound
+        if (bits_of(weight[e]) < *(volatile u64*)bound) atomicMin(bound, bits_of(weight[e]));
     }
 }
 
@@ -218,6 +221,15 @@ name_ends(int n, const int* __restrict__ names, const int* __restrict__ start, c
         high[e] = max(a, b);
         both[e] = (long long)both_names(a, b);
     }
+}
+
+// Marks edges, sorted by length, that are as long as the edge before them, but come before it by their ends.
+extern "C" __global__ void
+mark_unordered(int n, const int* __restrict__ start, const int* __restrict__ end, const double* __restrict__ away,
+               bool* __restrict__ wrong) {
+    for (u32 e = blockIdx.x * blockDim.x + threadIdx.x; e < (u32)n; e += gridDim.x * blockDim.x)
+        wrong[e] = e && away[e] == away[e - 1]
+                   && (start[e] < start[e - 1] || (start[e] == start[e - 1] && end[e] < end[e - 1]));
 }
 
 // Writes for each box the value that all its `BOX` values share, or -1 if they differ. One warp per box.
