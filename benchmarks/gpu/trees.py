@@ -1,11 +1,11 @@
 """``python -m benchmarks gpu.trees``: spanning trees, HDBSCAN, DBSCAN and nearest rows of
 points in three dimensions, in a cuDF DataFrame on one GPU.
 
-Sizes and jobs are those that ArborX and jz-tree publish for an A100, which cannot be
-installed with pip.  Their seconds are in the file as "published", for their own points
-of about the same number: the points of a cosmological simulation are not public, so
-uniform points and Levy flights stand in for them.  Ours are seconds of the verb's call,
-from a frame on the GPU to a result there.
+Sizes and jobs are those that ArborX and jz-tree publish for an A100.  Neither can be
+installed with pip.  The file has their seconds as "published".  They are for points of
+a cosmological simulation, which are not public.  Uniform points and Levy flights stand
+in for them.  Ours are seconds of the verb's call, from a frame on the GPU to a result
+there.
 
 The trees of some of the rows are compared with the CPU's.  The file is written after
 each row; the exit status is 1 if a tree differs.

@@ -51,7 +51,7 @@ def warps_of_tile(tiles: int) -> int:
 
 
 class Known(Protocol):
-    """What the rounds know of all nodes: component, core distance and id."""
+    """Component, core distance and id of all nodes."""
 
     component: Array
     core: Array
@@ -69,7 +69,7 @@ class Side:
     y : array (rows, d), float64
         The points, in kd order.
     nodes : array (rows,), int32
-        Node of each row, in the order in which the rows are searched.
+        Node of each row, in the order of the search.
     """
 
     def __init__(self, index: Index, layout: NearestDeviceLayout, first: int) -> None:
@@ -104,7 +104,7 @@ class Side:
 
 
 class RowSide(Side):
-    """An index in which each row searches on its own: see `spanning_rows.cu`."""
+    """An index whose rows search one by one: see `spanning_rows.cu`."""
 
     def _run(self, name: str, items: int, *arguments: Any) -> None:
         file, function, constants = program(name, self.layout)
@@ -163,7 +163,7 @@ class RowSide(Side):
 
 
 class TileSide(Side):
-    """An index in which tiles of rows search: see `spanning.cu`.
+    """An index whose rows search in tiles: see `spanning.cu`.
 
     Its tiles are built if the index has none.
     """
