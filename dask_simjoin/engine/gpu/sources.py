@@ -34,7 +34,7 @@ queries have.
 """
 
 ROW_DIMS = 6
-"""Maximum number of dimensions in which each row of a spanning tree searches on its
+"""In up to this many dimensions, each row of a spanning tree searches on its
 own: see `spanning_rows.cu`.
 """
 
