@@ -3,6 +3,7 @@ names the signal.
 """
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -189,6 +190,14 @@ def test_version_and_help_do_not_import_the_package(monkeypatch, capsys):
         at_once = capsys.readouterr().out
         ran = CliRunner().invoke(cli, [argument], prog_name="dask-simjoin")
         assert at_once == ran.output
+
+
+def test_objects_of_the_import_are_left_out_of_garbage_collections():
+    try:
+        assert _dask_simjoin_cli._program() is main
+        assert gc.isenabled() and gc.get_freeze_count() > 100_000
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.processes
