@@ -23,7 +23,7 @@ holds the rows of some chunks, the plugin places these tasks at the homes of the
 chunks.
 
 Idle workers steal tasks from others. Dask compares the time to send a task's data with
-the work of all threads of a worker, as if one thread did all of it. So a worker with
+the work of a worker, as if one thread did the work of all its threads. So a worker with
 few tasks would get a whole index, to do a part of the work that takes less time than
 sending it. The plugin prevents this for tasks that prefer a worker.
 
