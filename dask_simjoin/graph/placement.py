@@ -23,9 +23,9 @@ holds the rows of some chunks, the plugin places these tasks at the homes of the
 chunks.
 
 Idle workers steal tasks from others. Dask compares the time to send a task's data with
-the work of a worker, as if one thread did the work of all its threads. So a worker with
-few tasks would get a whole index, to do a part of the work that takes less time than
-sending it. The plugin prevents this for tasks that prefer a worker.
+the work of a worker. It counts as if one thread did the work of all its threads. So a
+worker with few tasks would get a whole index, to do a part of the work that takes less
+time than sending it. The plugin prevents this for tasks that prefer a worker.
 
 All these workers are preferences: if a worker has left, other workers run its tasks.
 Dask forgets this for tasks that became ready while no worker was running, so the plugin
