@@ -12,7 +12,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, wait
 from distributed.scheduler import NoWorkerError
 
 from dask_simjoin.errors import PlanningError
@@ -211,6 +211,57 @@ def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, gate):
             gate.open()
             found = running.result(timeout=PATIENCE)
     assert_same_pairs(as_set(found), as_set(expected))
+
+
+VERBS = {
+    "count_pairs": lambda t: t.simjoin.count_pairs(0.01),
+    "neighbor_counts": lambda t: t.simjoin.neighbor_counts(0.01),
+    "knn_join": lambda t: t.simjoin.knn_join(k=3),
+    "k_distances": lambda t: t.simjoin.k_distances(3),
+    "near_duplicated": lambda t: t.simjoin.near_duplicated(0.01),
+    "dbscan": lambda t: t.simjoin.dbscan(0.02, 5),
+    "optics": lambda t: t.simjoin.optics(0.02, 5),
+    "hdbscan": lambda t: t.simjoin.hdbscan(20),
+    "spanning_tree": lambda t: t.simjoin.spanning_tree(),
+    "neighbor_graph": lambda t: t.simjoin.neighbor_graph(0.01),
+    "closest_pairs": lambda t: t.simjoin.closest_pairs(20),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_worker_is_killed_in_the_middle_of_any_verb(mortal_workers, verb, held):
+    """`held`: whether workers hold the rows, and send them to each other."""
+    x = np.random.default_rng(3).uniform(size=(20_000, 2))
+    expected = VERBS[verb](frame_of(x))
+    with Client(mortal_workers) as client:
+        client.wait_for_workers(2, timeout=PATIENCE)
+        source = dd.from_pandas(frame_of(x), npartitions=PARTS, sort=False)
+        if held:
+            source = source.persist()
+            wait(source)
+        with dask.config.set({"simjoin.blocksize": "96 kB"}):
+            found = VERBS[verb](source)
+        with killing(mortal_workers, client, "simjoin_index") as killer:
+            running = client.compute(found)
+            result = running.result(timeout=PATIENCE)
+        assert killer.killed
+    if verb == "neighbor_graph":
+        assert (result != expected).nnz == 0
+    elif isinstance(expected, pd.DataFrame):
+        names = list(expected.columns)
+        pd.testing.assert_frame_equal(
+            *(
+                some.sort_values(names).reset_index(drop=True)
+                for some in (result, expected)
+            ),
+            check_dtype=False,
+        )
+    elif isinstance(expected, pd.Series):
+        pd.testing.assert_series_equal(result, expected, check_dtype=False)
+    else:
+        assert result == expected
 
 
 PARTS = 10
