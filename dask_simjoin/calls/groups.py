@@ -356,6 +356,13 @@ def check_names(
                         f"Columns of {option}= have the same name in both tables: "
                         "rename one."
                     )
+                    in_right = has_column(examples[-1].columns, name)
+                    if option == "by" and which == "left" and in_right:
+                        rename += (
+                            f" To compare each row with the rows of each {name!r}, add "
+                            "the column: frame.merge("
+                            f"other[[{name!r}]].drop_duplicates(), how='cross')."
+                        )
                     raise ColumnError(f"{error} {rename}") from None
 
 

@@ -230,6 +230,10 @@ NEAR_IN_TIME = (
     "With a column of times, here called 'time', use within={'time': '10 min'} for rows "
     "that are at most this far apart in time"
 )
+TIMES_ALONE = (
+    "For rows that are near in time alone, use seconds as the coordinate, such as "
+    "(df['time'] - df['time'].min()).dt.total_seconds()."
+)
 IN_ORDER = (
     "With a column of times, here called 'time', use within={'time': ('-1 h', '0 h')}. "
     "The right row is then at most one hour earlier than the left row. For later rows, "
@@ -469,6 +473,8 @@ def not_an_option(
         return f" (did you mean 'return_distance'?){options}"
     if key in ("weight", "weights") and "min_samples" in known:
         key = "sample_weight"
+    if key == "by" and "suffixes" in known:
+        return f". {_filtered(value, key)}."
     if key == "by" and "other" not in known:
         return (
             f". Call {verb}() for the rows of each group of frame.groupby({value!r})."
@@ -489,7 +495,9 @@ def not_an_option(
         if of_conditions and not {"within", "different"} & {*map(str, known)}:
             named = {OF_OTHER_GROUPS: "different", IN_BOX: "box"}
             option = named.get(NO_OPTIONS[key], "within")
-            return f". Only {CONDITIONED} take {option}=."
+            to_filter = "suffixes" in known and option != "box"
+            remedy = f" {_filtered(value, option)}." if to_filter else ""
+            return f". Only {CONDITIONED} take {option}=.{remedy}"
         text = _with_column(NO_OPTIONS[key], "time", time_column(frame))
         group = value if NO_OPTIONS[key] is OF_OTHER_GROUPS else None
         text = _with_column(text, "group", group if isinstance(group, str) else None)
@@ -498,6 +506,21 @@ def not_an_option(
     if distance and "transpositions" in known:
         return f" (did you mean 'k'?){options}"  # between texts, a number of edits
     return elsewhere(name, OPTIONS, known) + options
+
+
+def _filtered(columns: Any, option: str) -> str:
+    """Return advice to filter pairs by the columns that `by`, `different` or `within`
+    names.
+    """
+    several = isinstance(columns, (list, tuple, Mapping)) and len(columns) > 0
+    names = list(columns) if several else [columns]
+    if not all(isinstance(name, str) for name in names):
+        names = ["column"]
+    left, right = (f"pairs['{names[0]}_{side}']" for side in ("left", "right"))
+    test = {"by": f"{left} == {right}", "different": f"{left} != {right}"}.get(
+        option, f"({left} - {right}).abs() <= ..."
+    )
+    return f"Keep the columns with keep={names!r}, and filter the pairs: pairs[{test}]"
 
 
 def time_column(frame: Any) -> str | None:

@@ -27,7 +27,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
     in_table,
 )
-from dask_simjoin.metrics.distances import Hamming
+from dask_simjoin.metrics.distances import Hamming, Metric
 from dask_simjoin.metrics.gates import Gates
 from dask_simjoin.metrics.norms import Columns, DType, Frame
 from dask_simjoin.request.column_names import check_chosen, integers_among
@@ -46,7 +46,7 @@ from dask_simjoin.request.columns import (
     numeric_columns,
     own_radius,
 )
-from dask_simjoin.request.messages import listed, shown
+from dask_simjoin.request.messages import TIMES_ALONE, listed, shown
 from dask_simjoin.request.options import (
     ORDER,
     SUFFIXES,
@@ -231,15 +231,9 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
         if besides
         else meta
     )
-    on = check_on(
-        suggested if request.on is None else meta,
-        request.on,
-        request.id,
-        radius,
-        bool(metric.columns),
-        metric.name == Hamming.name,
+    on = _coordinates_of(
+        request, suggested if request.on is None else meta, radius, metric
     )
-    check_columns_of(metric, on, request.on is None)
     lists = lists_of(meta[on[0]]) if len(on) == 1 else None
     columns = len(on) if lists is None else lists.length
     added = (*grouped, *gates.columns)
@@ -277,6 +271,27 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
         spec, getattr(request, "approximate", False), getattr(request, "lossy", LOSSY)
     )
     return spec if request.names_rows else without_ids(spec)
+
+
+def _coordinates_of(
+    request: MetricRequest, meta: Frame, radius: str | None, metric: Metric
+) -> tuple[Hashable, ...]:
+    """Return the columns of coordinates. `meta`: the columns to choose from."""
+    try:
+        on = check_on(
+            meta,
+            request.on,
+            request.id,
+            radius,
+            bool(metric.columns),
+            metric.name == Hamming.name,
+        )
+    except ColumnError as error:
+        if request.on is None and getattr(request, "within", None):
+            raise ColumnError(f"{error} {TIMES_ALONE}") from None
+        raise
+    check_columns_of(metric, on, request.on is None)
+    return on
 
 
 def _flag(request: MetricRequest, name: str) -> bool:

@@ -22,6 +22,7 @@ from dask_simjoin.request.messages import (
     FUNCTIONS,
     NO_CHOICES,
     NO_METRICS,
+    TIMES_ALONE,
     check_comma,
     did_you_mean,
     elsewhere,
@@ -142,7 +143,8 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
         advice = (
             " For latitudes and longitudes in degrees, use metric='haversine'."
             if unit in LENGTHS or unit in ANGLES
-            else " For a tolerance in time, use within= with the column of times."
+            else " For a tolerance in time, use within= with the column of times, and "
+            f"other columns as coordinates. {TIMES_ALONE}"
             if _is_duration(str(eps))
             else ""
         )

@@ -24,7 +24,7 @@ from dask_simjoin.errors import (
     OptionTypeError,
     UnsupportedFrameError,
 )
-from dask_simjoin.request.messages import ANY_JOIN, shown, size_text
+from dask_simjoin.request.messages import ANY_JOIN, TIMES_ALONE, shown, size_text
 from tests.checks.mistakes import Polygon, sparse
 from tests.support.remedies import repaired
 
@@ -463,9 +463,13 @@ def test_dates_are_converted_to_seconds_as_told():
 def test_a_tolerance_in_time_is_no_distance():
     df = pd.DataFrame({"t": pd.date_range("2020", periods=3)})
     text = told(OptionError, df.simjoin.count_pairs, "1 d", on="t")
-    assert text.endswith(
-        "For a tolerance in time, use within= with the column of times."
-    )
+    assert "For a tolerance in time, use within= with the column of times, and" in text
+    assert eval(
+        TIMES_ALONE.partition("such as ")[2][:-1],
+        {"df": df.rename(columns={"t": "time"})},
+    ).tolist() == [0, 86_400, 172_800]
+    text = told(ColumnError, df.simjoin.dbscan, 1, within={"t": "1 h"})
+    assert text.endswith(TIMES_ALONE)
     text = told(OptionError, df.simjoin.count_pairs, "1 km", on="t")
     assert "in time" not in text
 
@@ -808,3 +812,31 @@ def test_right_rows_are_counted_by_one_distance_without_losses(how):
 )
 def test_metrics_without_coordinates(metric, said):
     assert said in told(OptionError, FRAME.simjoin.self_join, 1.0, metric=metric)
+
+
+def test_pairs_of_texts_and_sets_are_filtered_by_further_columns():
+    frame = pd.DataFrame(
+        {"t": ["ab", "ac", "ad"], "p": [1.0, 1.5, 9.0], "g": [1, 1, 2]}
+    )
+    text = told(OptionTypeError, frame.simjoin.edit_self_join, "t", 1, within={"p": 1})
+    assert "take within=. Keep the columns with keep=['p'], and filter" in text
+    pairs = frame.simjoin.edit_self_join("t", 1, keep=["p", "g"])
+    near = text.partition("filter the pairs: ")[2][:-1].replace("...", "1")
+    assert eval(near, {"pairs": pairs})["right"].tolist() == [1]
+    how = {"threshold": 0.1, "tokenizer": ("qgrams", 1)}
+    text = told(OptionTypeError, frame.simjoin.set_self_join, "t", by="g", **how)
+    same = text.partition("filter the pairs: ")[2][:-1]
+    assert eval(same, {"pairs": pairs})["right"].tolist() == [1]
+
+
+def test_a_column_of_groups_in_one_table_can_be_added_to_the_other():
+    homes = pd.DataFrame({"x": [0.0, 5.0]})
+    shops = pd.DataFrame({"x": [1.0, 6.0, 9.0], "kind": ["a", "b", "a"]})
+    how = {"k": 1, "by": "kind", "max_distance": 10, "on": "x"}
+    text = told(ColumnError, homes.simjoin.knn_join, shops, **how)
+    added = re.search(r"frame\.merge\(.*\)(?=\.$)", text)[0]
+    every = eval(added, {"frame": homes, "other": shops})
+    found = every.simjoin.knn_join(shops, **how)
+    assert found["distance"].tolist() == [1.0, 6.0, 4.0, 1.0]
+    text = told(ColumnError, homes.simjoin.knn_join, homes, **how)
+    assert "drop_duplicates" not in text
