@@ -18,7 +18,7 @@ from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE
 from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.engine.process import together
 from dask_simjoin.metrics.norms import Array, Norm, add, power
-from dask_simjoin.sizes import BATCH, IN_CACHE, PROBED, SPARE_BYTES
+from dask_simjoin.sizes import BATCH, IN_CACHE, PROBED, SAMPLED, SPARE_BYTES
 
 RATE = 0.01
 """Fraction of the rows that is sampled, within the limits below."""
@@ -227,11 +227,12 @@ takes 4 ms.
 
 
 def near_share(
-    x: np.ndarray, rows: int, threshold: float, norm: Norm
+    x: np.ndarray, rows: int, threshold: float, norm: Norm, few: bool = False
 ) -> tuple[float, float]:
     """Estimate the fraction of all pairs of tiles whose boxes are within the threshold.
 
-    `rows`: number of points that are indexed.
+    `rows`: number of points that are indexed. `few`: whether to use few sample points,
+    because the join takes little time.
 
     The sample `x` (m, d) is sorted in kd order, as all points will be. It has fewer
     points than the table, so its tiles are larger than the table's will be. Therefore
@@ -239,7 +240,8 @@ def near_share(
     are compared. The second result is the fraction if only a quarter of the points were
     indexed.
     """
-    max_points = min(MAX_POINTS, max(2 * TILE, MAX_NUMBERS // x.shape[1]))
+    most = SAMPLED if few else MAX_POINTS
+    max_points = min(most, max(2 * TILE, MAX_NUMBERS // x.shape[1]))
     halvings = math.ceil(math.log2(max(rows, max_points) / max_points))
     wanted = max(2 * TILE, math.ceil(rows / 2**halvings))
     if len(x) > wanted:
@@ -260,7 +262,7 @@ def near_share(
         whole = _share(tiles, cuts.dims, halvings, threshold, norm, drawn)
         # extrapolate, because a quarter of the points would have larger tiles than the
         # sample
-        if halvings < 2:
+        if few or halvings < 2:
             quarter = whole * 4 ** (1 / len(cuts.dims))
         else:
             quarter = _share(tiles, cuts.dims, halvings - 2, threshold, norm, drawn)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dask_simjoin.catalog import AUTO, DENSE, as_method, name_of
+from dask_simjoin.catalog import AUTO, DENSE, HOME, as_method, name_of
 from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
 from dask_simjoin.engine.gated import GatedLayout, GatedSearch
 from dask_simjoin.engine.index.kdtree import Regions, make_regions
@@ -222,7 +222,8 @@ class JoinStatistics:
         and for a quarter of the rows.
         """
         points, spec = self.right.points, self.spec
-        return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
+        on_gpu = spec.library != HOME
+        return near_share(points.x, self.right.rows, spec.threshold, spec.norm, on_gpu)
 
     def choose_chunks(self, cut: ChunkLimits, costs: Costs) -> JoinChunks:
         """Cut rows into chunks, in the way with the lowest expected cost."""

@@ -23,7 +23,7 @@ from dask_simjoin.planning.sample import (
     near_share,
     sample_size,
 )
-from dask_simjoin.sizes import BATCH
+from dask_simjoin.sizes import BATCH, SAMPLED
 from tests.support.frames import split
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
@@ -172,8 +172,9 @@ def test_a_sample_tells_what_share_of_tiles_is_near(kind, dims, norm):
     sample = x[::10]
     for rows, points in ((len(x), x), (len(x) // 4, x[::4])):
         real = counted(points, threshold, norm)
-        told = near_share(sample, len(x), threshold, norm)[rows != len(x)]
-        assert real / 4 < told < 4 * real, (rows, told, real)
+        for few in (False, True):
+            told = near_share(sample, len(x), threshold, norm, few)[rows != len(x)]
+            assert real / 4 < told < 4 * real, (rows, few, told, real)
 
 
 def test_few_points_and_extremes():
@@ -210,6 +211,10 @@ def test_few_pairs_are_drawn_for_few_rows(rows, halvings, drawn, monkeypatch):
         drawn
     }
     assert 0 <= whole <= quarter <= 1
+    calls.clear()
+    near_share(x, rows, 1e-5, 2, few=True)
+    ((tiles, *_),) = calls
+    assert len(tiles) * TILE <= SAMPLED
 
 
 @pytest.mark.parametrize("dims", [16, 384])
