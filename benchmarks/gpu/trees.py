@@ -80,7 +80,9 @@ def verbs(n: int) -> dict[str, Verb]:
     eps = 0.168 * n ** (-1 / DIMS)
     return {
         "spanning_tree": lambda frame: frame.simjoin.spanning_tree(),
-        "spanning_tree, min_samples 5": lambda frame: frame.simjoin.spanning_tree(5),
+        "spanning_tree, min_samples 5": lambda frame: frame.simjoin.spanning_tree(
+            min_samples=5
+        ),
         "dbscan": lambda frame: frame.simjoin.dbscan(eps, 2),
     }
 
@@ -105,8 +107,8 @@ def frame_of(x: Any) -> cudf.DataFrame:
 
 def edges_apart(frame: cudf.DataFrame) -> int:
     """Count the edges of a tree that differ from the CPU's."""
-    found = frame.simjoin.spanning_tree(5).to_pandas()
-    want = pd.DataFrame(frame.to_pandas()).simjoin.spanning_tree(5)
+    found = frame.simjoin.spanning_tree(min_samples=5).to_pandas()
+    want = pd.DataFrame(frame.to_pandas()).simjoin.spanning_tree(min_samples=5)
     return int((found.to_numpy() != want.to_numpy()).any(axis=1).sum())
 
 

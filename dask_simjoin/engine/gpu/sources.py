@@ -34,8 +34,11 @@ queries have.
 """
 
 ROW_DIMS = 6
-"""In up to this many dimensions, each row of a spanning tree searches on its
-own: see `spanning_rows.cu`.
+"""In up to this many dimensions, each row of a spanning tree searches on its own: see
+`spanning_rows.cu`.
+
+In 2 to 6 dimensions, trees of a million rows take 0.4 to 0.8 times as long as with
+tiles. In 8 dimensions, they take 1.5 to 1.9 times as long.
 """
 
 LEAF = 8
