@@ -17,6 +17,7 @@ CONDITIONED = (
     "neighbor_counts",
     "count_pairs",
     "dbscan",
+    "optics",
     "near_duplicated",
     "neighbor_graph",
     "connected_components",

@@ -715,7 +715,9 @@ class Verbs:
 
     def optics(self) -> Want:
         most = self.draw.one("min_samples", [2, 3, 5])
-        usual = self.how.get("metric", "euclidean") == "euclidean"
+        # scikit-learn knows no conditions
+        plain = not self.conditions.options
+        usual = plain and self.how.get("metric", "euclidean") == "euclidean"
         mode = (
             self.draw.one("mode", ["edges", "edges", "forest"]) if usual else "forest"
         )
