@@ -57,7 +57,7 @@ def pack_partitions(
     *partitions: Frame,
 ) -> list[Parcel]:
     """Pack partitions, and return one parcel for each chunk, with only the rows of that
-    chunk and of its halo.
+    chunk and of its halo. Positions are sent as uint32 if they fit.
     """
     sizes, how = [len(partition) for partition in partitions], (chunks, spec, with_ids)
     packing = [
@@ -65,6 +65,9 @@ def pack_partitions(
         for first, last in _batches(sizes)
     ]
     parcels, example = together(packing, threads), partitions[0].iloc[:0]
+    if chunks.offsets[-1] <= np.iinfo(np.uint32).max:
+        for parcel in parcels:
+            parcel["position"] = parcel["position"].astype(np.uint32)
     joining = (
         functools.partial(_of_chunk, parcels, c, example) for c in range(len(chunks))
     )
@@ -267,7 +270,7 @@ def rows_of_group(
     of its rows. `places`: for each chunk, the positions of the rows that it got from
     this task. `values`: for each chunk, the values of these rows.
     """
-    cuts = [np.searchsorted(position, offsets) for position in places]
+    cuts = [np.searchsorted(own, offsets.astype(own.dtype)) for own in places]
 
     def rows_of(n: int, names: Ids) -> Frame:
         first, size = int(offsets[n]), int(offsets[n + 1] - offsets[n])
@@ -293,6 +296,7 @@ def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:
     """
     start, stop = parcel["ends"][side].tolist()
     xp = module_of(parcel["position"])
-    cuts = start + xp.searchsorted(parcel["position"][start:stop], xp.asarray(offsets))
+    position = parcel["position"][start:stop]
+    cuts = start + xp.searchsorted(position, xp.asarray(offsets, position.dtype))
     places = [start, *cuts.tolist(), stop]
     return [(parcel, a, b) for a, b in itertools.pairwise(places) if b > a]

@@ -44,7 +44,9 @@ class Parcel(TypedDict):
     """
 
     x: Array  # coordinates (n, d); float32 if all columns are float32, else float64
-    position: Array  # positions of the rows in the whole frame (n,), int64
+    # positions of the rows in the whole frame (n,): int64, or uint32 if workers send
+    # them and they fit
+    position: Array
     # (2, chunks + 1): where the rows for each chunk begin and end: its own rows
     # (ends[0]), and its halo (ends[1])
     ends: np.ndarray
@@ -215,7 +217,8 @@ def joined_rows(
 ) -> tuple[Array, Array]:
     """Return the coordinates (n, d) and the positions (n,) of all rows in some spans."""
     x = concat_points([parcel["x"][a:b] for parcel, a, b in spans], layout, threads)
-    return x.astype(np.float64, copy=False), concat_field("position", spans, example)
+    position = concat_field("position", spans, example)
+    return x.astype(np.float64, copy=False), position.astype(np.int64, copy=False)
 
 
 def indexed_spans(

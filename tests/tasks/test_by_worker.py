@@ -2,6 +2,8 @@
 rows' partitions.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -56,6 +58,23 @@ def test_rows_of_chunks(made):
             gap = box_gap(2, x, x, regions.lower[other], regions.upper[other])
             assert set(np.flatnonzero(gap <= near)) & set(position[:own]) <= set(shared)
     assert homes.tolist() == np.isfinite(x[:, 0]).astype(int).tolist()
+
+
+def test_positions_are_sent_in_four_bytes_if_all_rows_have_such():
+    x = np.random.default_rng(3).uniform(size=(3000, 2))
+    parts = parts_of(frame_of(x), (400, 400, 1100, 1900, 2950))
+    spec, plan = planned_chunks(parts, EPS, 4, "60 kB")
+    far = 1 << 32
+    moved = replace(plan.chunks, offsets=plan.chunks.offsets + far)
+    for chunks, kind in ((plan.chunks, np.uint32), (moved, np.int64)):
+        first = int(chunks.offsets[0])
+        sent, made = sent_chunks(parts, GROUPS, spec, replace(plan, chunks=chunks))
+        for parcels in sent:
+            assert {parcel["position"].dtype for parcel in parcels} == {np.dtype(kind)}
+        found = [chunk["position"][: chunk["own"]] for chunk in made]
+        assert {position.dtype for position in found} == {np.dtype(np.int64)}
+        rows = np.sort(np.concatenate(found)) - first
+        assert rows.tolist() == list(range(len(x)))
 
 
 @pytest.mark.parametrize("large", [0, 1 << 40])
