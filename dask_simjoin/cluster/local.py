@@ -242,7 +242,8 @@ class LocalDistances(LocalJoins, LocalNearest):
         core = rows_of_places(core, to_host(chunk["order"])[:n])
         edges, condensed = self._condensed(chunk, layout, distances, min_rows, example)
         start, end, away = map(to_host, edges)
-        return FittedHierarchy(start, end, away, condensed, core, samples, choice)
+        tree = condensed.on_host()
+        return FittedHierarchy(start, end, away, tree, core, samples, choice)
 
     def _condensed(
         self,

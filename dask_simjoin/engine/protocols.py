@@ -575,8 +575,9 @@ Edges = tuple[Array, Array, Array]
 first.
 """
 
-Clusters = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Cluster hierarchy as five host arrays: two for rows, three for clusters.
+Clusters = tuple[Array, Array, np.ndarray, np.ndarray, np.ndarray]
+"""Cluster hierarchy as five arrays: two for rows, on the device of the edges, and three
+for clusters, on the host.
 
 For each row: the smallest cluster that contains it (int32), and 1 / distance where it
 leaves this cluster (float64). For each cluster: its parent (int32), 1 / distance where
@@ -740,4 +741,18 @@ class Spanner(Protocol):
 
         `start`, `end`: the two rows of each edge. `away`: the length of each edge,
         ascending. `threads`: number of threads on the host.
+        """
+
+    def label_rows(
+        self,
+        row_parent: Array,
+        row_lambda: Array,
+        chosen: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float],
+        threads: int = 1,
+    ) -> tuple[Array, Array, Array]:
+        """Return label (int64), probability and outlier score of rows.
+
+        `row_parent`, `row_lambda`: the first two arrays of `Clusters`, on the device of
+        the library. `chosen`: see `ChosenClusters` in
+        `dask_simjoin.cluster.algorithms.condensed_tree`.
         """

@@ -17,11 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dask_simjoin.calls.tables import table_of
-from dask_simjoin.engine.base import frames_for, host_kernels, spanner_for
-from dask_simjoin.engine.compat import to_host
-from dask_simjoin.engine.process import shared_out
+from dask_simjoin.engine.base import (
+    frames_for,
+    host_kernels,
+    spanner_for,
+    spanner_of_library,
+)
+from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.errors import ColumnError
-from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import check_whole
@@ -53,18 +57,24 @@ class Condensed(NamedTuple):
     decreases. Cluster 0 has all rows.
     """
 
-    row_parent: np.ndarray  # (n,): for each row, the smallest cluster that contains it
-    row_lambda: np.ndarray  # (n,): 1 / the distance where the row leaves that cluster
+    # (n,): for each row, the smallest cluster that contains it
+    row_parent: Array
+    row_lambda: Array  # (n,): 1 / the distance where the row leaves that cluster
     # (clusters,): for each cluster, the cluster that it was split from
     parent: np.ndarray
     birth: np.ndarray  # (clusters,): 1 / the distance where it was split off
     rows: np.ndarray  # (clusters,): number of rows in each cluster
 
+    def on_host(self) -> Condensed:
+        """Return the tree with all arrays on the host."""
+        rows = to_host(self.row_parent), to_host(self.row_lambda)
+        return Condensed(*rows, *self[2:])
+
 
 def condense(
-    start: np.ndarray,
-    end: np.ndarray,
-    away: np.ndarray,
+    start: Array,
+    end: Array,
+    away: Array,
     min_rows: int,
     example: Frame,
     threads: int = 1,
@@ -142,12 +152,13 @@ class ChosenClusters(NamedTuple):
     enough: float
 
 
-RowLabels = tuple[np.ndarray, np.ndarray, np.ndarray]
+RowLabels = tuple[Array, Array, Array]
 """Labels, probabilities and outlier scores of rows, each (n,)."""
 
 
 def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
     """Choose clusters, and number them in the order of their first rows."""
+    tree = tree.on_host()
     chosen, death, deepest = chosen_clusters(tree, choice)
     number, eps = len(tree.parent), choice.cluster_selection_epsilon
     enough = 1 / eps if eps > 0 else float(death[0])
@@ -159,26 +170,16 @@ def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
 
 
 def label_rows(
-    row_parent: np.ndarray,
-    row_lambda: np.ndarray,
+    row_parent: Array,
+    row_lambda: Array,
     chosen: ChosenClusters,
     threads: int = 1,
 ) -> RowLabels:
-    """Label rows. `row_parent` and `row_lambda` are as in `Condensed`, and may be for a
-    part of the rows.
+    """Label rows, on their device. `row_parent` and `row_lambda` are as in `Condensed`,
+    and may be for a part of the rows.
     """
-    n = len(row_parent)
-    labels = np.empty(n, np.int64), np.empty(n), np.empty(n)
-    kernel = host_kernels("hierarchy").label_rows
-
-    def label(start: int, stop: int) -> None:
-        rows, densities, *found = (
-            column[start:stop] for column in (row_parent, row_lambda, *labels)
-        )
-        kernel(rows, densities, *chosen, *found)
-
-    shared_out(label, n, threads)
-    return labels
+    spanner = spanner_of_library("pandas" if module_of(row_parent) is np else "cudf")
+    return spanner.label_rows(row_parent, row_lambda, chosen, threads)
 
 
 def label_tree(tree: Condensed, choice: Choice, threads: int = 1) -> RowLabels:

@@ -346,6 +346,26 @@ class CpuSpanner:
         return row_parent, row_lambda, number[parent[used]], birth[used], rows[used]
 
     @staticmethod
+    def label_rows(
+        row_parent: np.ndarray,
+        row_lambda: np.ndarray,
+        chosen: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float],
+        threads: int = 1,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Label rows: see `Spanner`."""
+        n = len(row_parent)
+        labels = np.empty(n, np.int64), np.empty(n), np.empty(n)
+
+        def label(start: int, stop: int) -> None:
+            rows, densities, *found = (
+                column[start:stop] for column in (row_parent, row_lambda, *labels)
+            )
+            hierarchy.label_rows(rows, densities, *chosen, *found)
+
+        shared_out(label, n, threads)
+        return labels
+
+    @staticmethod
     def is_ordered(start: np.ndarray, end: np.ndarray, away: np.ndarray) -> bool:
         """Return whether edges are sorted: see `Spanner`."""
         wrong = (start[1:] < start[:-1]) | (

@@ -29,7 +29,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.gpu import boruvka, load
 from dask_simjoin.engine.gpu.arrays import (
     copied,
@@ -170,9 +170,9 @@ class Dendrogram:
 
 
 def condense(
-    start: np.ndarray,
-    end: np.ndarray,
-    away: np.ndarray,
+    start: Array,
+    end: Array,
+    away: Array,
     min_rows: int,
     threads: int = 1,
 ) -> Clusters:
@@ -214,13 +214,33 @@ def condense(
     )
     own, apart = cupy.empty(rows, cupy.int32), cupy.empty(rows)
     _run("tell_rows", rows, falls, cluster, number, far, own, apart)
-    return (
-        to_host(own),
-        to_host(apart),
-        to_host(from_),
-        to_host(density),
-        to_host(sizes),
+    if module_of(start) is np:
+        own, apart = to_host(own), to_host(apart)
+    return own, apart, to_host(from_), to_host(density), to_host(sizes)
+
+
+def label_rows(
+    row_parent: Array,
+    row_lambda: Array,
+    chosen: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float],
+    threads: int = 1,
+) -> tuple[Array, Array, Array]:
+    """Label rows on the GPU: see `Spanner`. `threads`: not used."""
+    n = len(row_parent)
+    label, probability, score = cupy.empty(n, cupy.int64), cupy.empty(n), cupy.empty(n)
+    *clusters, enough = chosen
+    _run(
+        "label_rows",
+        n,
+        row_parent,
+        row_lambda,
+        *map(cupy.asarray, clusters),
+        np.float64(enough),
+        label,
+        probability,
+        score,
     )
+    return label, probability, score
 
 
 def condense_some() -> None:
@@ -228,7 +248,12 @@ def condense_some() -> None:
     advance.
     """
     ends = np.arange(64, dtype=np.int32)
-    condense(ends // 3, ends + 1, np.sort(ends * 7 % 16).astype(np.float64), 3)
+    far = np.sort(ends * 7 % 16).astype(np.float64)
+    own, apart, *clusters = condense(ends // 3, ends + 1, far, 3)
+    values = np.zeros(len(clusters[0]))
+    names = values.astype(np.int32), values.astype(np.int64)
+    rows = cupy.asarray(own), cupy.asarray(apart)
+    label_rows(*rows, (*names, values, values, 0.0))
 
 
 def sorted_edges(names: Array, weight: Array, start: Array, end: Array) -> Edges:
@@ -398,6 +423,7 @@ class GpuSpanner:
         return boruvka.is_ordered(start, end, away)
 
     condense = staticmethod(condense)
+    label_rows = staticmethod(label_rows)
 
 
 SPANNER = GpuSpanner()

@@ -7,7 +7,9 @@ import importlib
 import numpy as np
 import pytest
 
+from dask_simjoin.cluster.algorithms.condensed_tree import Condensed, choose
 from dask_simjoin.engine.cpu.spanning import SPANNER
+from dask_simjoin.request.clusters import Choice
 from tests.support.host_fibers import fibers_like_cupy
 from tests.support.profiles import examples
 
@@ -80,3 +82,22 @@ def test_sizes_and_parents(dendrogram):
     tree = dendrogram.Dendrogram(start, end)
     assert tree.parent.tolist() == [2, 2, 3, 3] and tree.size.tolist() == [2, 2, 4, 5]
     assert tree.first.tolist() == [0, 0, 1, 1, 3]
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_labels_of_rows(dendrogram, single):
+    """Also of rows that leave no cluster, at distance 0 and with an epsilon."""
+    labels = set()
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        start, end, far = random_tree(rng, int(rng.integers(2, 90)))
+        tree = Condensed(*SPANNER.condense(start, end, far, 3))
+        eps = float(rng.choice([0.0, 0.5]))
+        choice = Choice(allow_single_cluster=single, cluster_selection_epsilon=eps)
+        known = tree.row_parent, tree.row_lambda, choose(tree, choice)
+        found, want = dendrogram.label_rows(*known), SPANNER.label_rows(*known)
+        for one, other in zip(found, want, strict=True):
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
+        labels |= set(found[0].tolist())
+    assert {-1, 0, 1} <= labels

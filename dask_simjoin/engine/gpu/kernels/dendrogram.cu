@@ -185,3 +185,23 @@ tell_rows(int n, const int* __restrict__ falls, const int* __restrict__ cluster,
         density[i] = density_of(far[falls[i]]);
     }
 }
+
+// Writes the label, the probability and the outlier score of each row: see `label_rows` in
+// engine/cpu/kernels/hierarchy.py, also for the arguments.
+extern "C" __global__ void
+label_rows(int n, const int* __restrict__ row_parent, const double* __restrict__ row_lambda,
+           const int* __restrict__ of, const long long* __restrict__ names, const double* __restrict__ death,
+           const double* __restrict__ deepest, double enough, long long* __restrict__ label,
+           double* __restrict__ probability, double* __restrict__ score) {
+    const double everywhere = __longlong_as_double(0x7ff0000000000000ll);
+    for EACH(i, n) {
+        const int own = row_parent[i], c = of[own];
+        const double at = row_lambda[i], most = deepest[own];
+        score[i] = !(most > 0 && at < everywhere) ? 0. : most < everywhere ? __ddiv_rn(__dsub_rn(most, at), most) : 1.;
+        label[i] = -1;
+        probability[i] = 0;
+        if (c < 0 || (c == 0 && at < enough)) continue;
+        label[i] = names[c];
+        probability[i] = death[c] == 0 || at == everywhere ? 1. : __ddiv_rn(fmin(at, death[c]), death[c]);
+    }
+}
