@@ -359,9 +359,9 @@ def check_names(
                     in_right = has_column(examples[-1].columns, name)
                     if option == "by" and which == "left" and in_right:
                         rename += (
-                            f" To compare each row with the rows of each {name!r}, add "
-                            "the column: frame.merge("
-                            f"other[[{name!r}]].drop_duplicates(), how='cross')."
+                            f" To compare each row with the rows of each {name!r}, join "
+                            f"once per value: with other[other[{name!r}] == value], and "
+                            "without by=."
                         )
                     raise ColumnError(f"{error} {rename}") from None
 
