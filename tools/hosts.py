@@ -266,8 +266,8 @@ def measured(rows: int, workers: int, wanted: dict[str, int]) -> list[dict[str, 
     """Run all jobs at all rates, on rows that the workers hold. Return seconds and
     bytes.
 
-    `least`: the rows of each region are on all workers, so all rows must move but the
-    share that is on the right worker.
+    `least`: the rows of each region are on all hosts, so all rows must leave their host
+    but the share that is on the right one.
     """
     found = []
     number = 4
@@ -280,7 +280,7 @@ def measured(rows: int, workers: int, wanted: dict[str, int]) -> list[dict[str, 
             for name, job in JOBS.items():
                 began, before = time.monotonic(), made.sent()
                 right = job(frame) == wanted[name]
-                least = rows * ROW_BYTES[name] * (1 - 1 / (number * workers))
+                least = rows * ROW_BYTES[name] * (1 - 1 / number)
                 found.append(
                     {
                         "rate": rate,

@@ -253,7 +253,9 @@ class JoinStatistics:
                 cut.entity(table, size, each, spec.norm, spec.threshold, number)
                 for table, size, each in zip(self.each, sizes, row_bytes, strict=True)
             ]
-            tried.append(sides[0] if len(sides) == 1 else EntityPairs(*sides))
+            # the largest allowed chunks are smaller than several of these numbers give
+            if not tried or list(map(len, sides)) != list(map(len, tried[-1].sides)):
+                tried.append(sides[0] if len(sides) == 1 else EntityPairs(*sides))
         may_be_spatial = request != "entity" and all(self.rows)
         if len(tried) == 1 and not may_be_spatial:
             return tried[0]
