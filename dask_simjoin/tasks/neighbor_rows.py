@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -9,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_simjoin.engine.base import (
-    Frames,
     frames_for,
 )
 from dask_simjoin.engine.columns import blocks
@@ -271,42 +271,43 @@ def whole_rows(
 
     `data`: the searched chunk.
     """
-    frames, (totals, numbers) = (
-        frames_for(query["example"]),
-        (state["totals"], state["row_numbers"]),
-    )
+    frames = frames_for(query["example"])
+    totals, numbers = state["totals"], state["row_numbers"]
+    n, k = numbers.shape
     rows, ranks = _compressed(totals, numbers, threads)
-    if not len(rows):
-        return like
     totals, numbers = totals.reshape(-1), numbers.reshape(-1)
+    if not len(totals):
+        return like
     distance = measured(spec, np)
+    _by_batch(distance, totals, threads, totals)
 
-    def measure(start: int, stop: int) -> None:
-        for first in range(start, stop, BATCH):
-            part = totals[first : min(first + BATCH, stop)]
-            part[:] = distance(part)
+    def of_left(values: np.ndarray) -> np.ndarray:
+        if rows is None:
+            return _repeated(values[:, None], n, k, threads)
+        found = np.empty(len(rows), values.dtype)
+        _by_batch(values.__getitem__, rows, threads, found)
+        return found
 
-    shared_out(measure, len(rows), threads)
     columns: dict[str, Values] = {"rank": ranks, "distance": totals}
-    for names, chunk, which in (
-        (spec.kept_left, query, rows),
-        (spec.kept_right, data, numbers),
-    ):
-        if names:
-            places = row_places(chunk)[which]
-            columns |= frames.columns_at(chunk["kept"], names, places)
-    columns["left"] = _ids_of_rows(query["ids"], rows, frames, threads)
-    del rows
+    if spec.kept_left:
+        places = of_left(row_places(query))
+        columns |= frames.columns_at(query["kept"], spec.kept_left, places)
+    if spec.kept_right:
+        places = row_places(data)[numbers]
+        columns |= frames.columns_at(data["kept"], spec.kept_right, places)
+    ids = query["ids"]
+    if isinstance(ids.dtype, np.dtype) and ids.dtype != object:
+        columns["left"] = of_left(ids.to_numpy())
+    else:
+        columns["left"] = frames.ids(ids, of_left(np.arange(n)))
+    rows = None
     ids = data["ids"]
-    if getattr(ids.dtype, "itemsize", 0) == 8:
-        keys = as_id_keys(ids, np.arange(len(ids)))
-    else:
-        keys = None
-    if keys is None:
-        columns["right"] = frames.ids(ids, numbers)
-    else:
-        _look_up(keys, numbers, numbers, threads)
+    keys_of = functools.partial(as_id_keys, ids)
+    if getattr(ids.dtype, "itemsize", 0) == 8 and keys_of(numbers[:0]) is not None:
+        _by_batch(keys_of, numbers, threads, numbers)
         columns["right"] = from_id_keys(numbers, ids)
+    else:
+        columns["right"] = frames.ids(ids, numbers)
     return frames.result(
         {name: columns.pop(name) for name in like.columns}, len(totals)
     )
@@ -351,48 +352,48 @@ def part_of_rows(rows: Frame, number: int, parts: int) -> Frame:
     return rows.iloc[start:stop]
 
 
-def _ids_of_rows(ids: Ids, rows: np.ndarray, frames: Frames, threads: int) -> Values:
-    if not isinstance(ids.dtype, np.dtype) or ids.dtype == object:
-        return frames.ids(ids, rows)
-    found = np.empty(len(rows), ids.dtype)
-    _look_up(ids.to_numpy(), rows, found, threads)
-    return found
-
-
-def _look_up(
-    table: np.ndarray, places: np.ndarray, out: np.ndarray, threads: int
+def _by_batch(
+    convert: Callable[[np.ndarray], np.ndarray],
+    values: np.ndarray,
+    threads: int,
+    out: np.ndarray,
 ) -> None:
-    """Write `table[places]` to `out`, which may be `places` itself."""
+    """Write the converted values to `out`, which may be `values` itself."""
 
     def some(start: int, stop: int) -> None:
         for first in range(start, stop, BATCH):
             part = slice(first, min(first + BATCH, stop))
-            out[part] = table[places[part]]
+            out[part] = convert(values[part])
 
-    shared_out(some, len(places), threads)
+    shared_out(some, len(values), threads)
+
+
+def _repeated(values: np.ndarray, n: int, k: int, threads: int) -> np.ndarray:
+    """Return values, (n, 1) or (1, k), for all neighbors of all rows (n * k,)."""
+    found = np.empty((n, k), values.dtype)
+
+    def fill(start: int, stop: int) -> None:
+        found[start:stop] = values[start:stop] if len(values) == n else values
+
+    shared_out(fill, n, threads)
+    return found.reshape(-1)
 
 
 def _compressed(
     totals: np.ndarray, numbers: np.ndarray, threads: int
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray | None, np.ndarray]:
     """Remove missing neighbors (-1) from the arrays (n, k) of a state, in the memory of
     these arrays.
 
-    For each remaining neighbor, return the position of its row and its rank.
+    For each remaining neighbor, return the position of its row and its rank. The
+    positions are None if no neighbor is missing.
     """
     n, k = numbers.shape
-    kind = np.int32 if n - 1 <= np.iinfo(np.int32).max else np.int64
     found = numbers.reshape(-1)
     least = shared_out(lambda a, b: found[a:b].min(initial=0), len(found), threads)
     if min(least) >= 0:
-        every = np.empty((n, k), kind), np.empty((n, k), np.int64)
-
-        def number(start: int, stop: int) -> None:
-            every[0][start:stop] = np.arange(start, stop, dtype=kind)[:, None]
-            every[1][start:stop] = np.arange(1, k + 1)
-
-        shared_out(number, n, threads)
-        return every[0].reshape(-1), every[1].reshape(-1)
+        return None, _repeated(np.arange(1, k + 1)[None], n, k, threads)
+    kind = np.int32 if n - 1 <= np.iinfo(np.int32).max else np.int64
     used, values = 0, totals.reshape(-1)
     rows, ranks = np.empty(n * k, kind), np.empty(n * k, np.int64)
     for some in blocks(n * k, TEMPORARIES):
