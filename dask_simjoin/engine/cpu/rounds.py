@@ -34,10 +34,6 @@ if unknown.
 NO_NODES = np.empty(0), np.empty(0, np.int32)
 """`least` and `to` before they are needed, to save memory: see `kernels.boruvka`."""
 
-ALL = np.empty(0, np.bool_)
-"""Empty mask of components. It means that all components search: see `kernels.boruvka`.
-"""
-
 SEARCHED = (
     "z",
     "start",
@@ -190,7 +186,10 @@ class BoruvkaRounds:
             self.beyond = np.full(nodes, -1.0, np.float32)
         else:
             self.near, self.away = nearest[:2]
-            self.beyond = nearest[2].copy() if progress is None else nearest[2]
+            self.beyond = nearest[2]
+            if progress is None:
+                self.beyond = np.full(nodes, -1.0, np.float32)
+                self.beyond[: self.rows] = nearest[2]
         self.sizes, self.components = np.broadcast_to(np.int32(1), self.rows), self.rows
         # batches of edges: weights and nodes. If a batch has no weights, the weight of
         # an edge is the larger core distance of its ends
@@ -235,32 +234,37 @@ class BoruvkaRounds:
 
             shared_out(clear, nodes, self.threads)
 
-    def _searching(self) -> np.ndarray:
-        """Return a mask of the components that search in this round. It selects at
-        least half of all components.
+    def _idle(self) -> np.ndarray:
+        """Return a mask of the components that do not search in this round. At least
+        half of all components search.
         """
         number = self.components
         if number == self.rows:
-            return ALL
+            return np.zeros(0, np.bool_)
         # components of up to twice the median size search in this round
-        searching = (
-            self.sizes
-            <= 2 * np.partition(self.sizes, (number - 1) // 2)[(number - 1) // 2]
-        )
-        if searching.all() and number > 1:
-            searching[np.argmax(self.sizes)] = False
-        return searching
+        half = (number - 1) // 2
+        idle = self.sizes > 2 * np.partition(self.sizes, half)[half]
+        if number > 1 and not idle.any():
+            idle[np.argmax(self.sizes)] = True
+        return idle
 
     def _offers(self) -> Best:
-        """Return the best edge of each component that is known without a search."""
+        """Return the best edge of each component that is known without a search.
+
+        The weight is -inf if a component does not search in this round, so that no edge
+        is better.
+        """
         best = no_edges(self.components, self.names, self.threads)
+        idle = self._idle()
+        best[0][: len(idle)][idle] = -np.inf
         nearest = self.near, self.away, self.beyond
         known = self.component, self.core, self.names, *nearest, self.least, self.to
 
         def offer(start: int, stop: int) -> None:
             boruvka.offer_listed(*known, best, start, stop)
 
-        self._shared_out(offer, len(self.component), MIN_OFFERED)
+        tiles = len(self.component) // cpu_tiles.TILE
+        self._shared_out(offer, tiles, MIN_OFFERED // cpu_tiles.TILE)
         return best
 
     def _shared_out(
@@ -268,7 +272,7 @@ class BoruvkaRounds:
     ) -> None:
         shared_out(step, n, self.threads, min_items=least, turns=turns)
 
-    def _wanted(self, searching: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    def _wanted(self, weights: np.ndarray) -> np.ndarray:
         """Return the nodes that must search, as one 64-bit mask per tile.
 
         A node must search if it may have an edge as light as its component's best known
@@ -278,7 +282,7 @@ class BoruvkaRounds:
         known = self.component, self.core, self.least, self.to, self.beyond
 
         def mark(start: int, stop: int) -> None:
-            boruvka.who_searches(*known, searching, weights, wanted, start, stop)
+            boruvka.who_searches(*known, weights, wanted, start, stop)
 
         self._shared_out(mark, len(wanted), MIN_OFFERED // cpu_tiles.TILE)
         return wanted
@@ -322,7 +326,7 @@ class BoruvkaRounds:
 
         self._shared_out(settle, len(wanted), MIN_OFFERED // cpu_tiles.TILE)
 
-    def _join(self, searching: np.ndarray, best: Best) -> None:
+    def _join(self, best: Best) -> None:
         """Join the components that searched along their best edges, and number the
         components anew.
         """
@@ -336,9 +340,7 @@ class BoruvkaRounds:
         weights, nodes = best[:2]
 
         def join(start: int, stop: int) -> tuple[int, int, int]:
-            number = boruvka.join_components(
-                self.component, searching, best, parent, start, stop
-            )
+            number = boruvka.join_components(self.component, best, parent, start, stop)
             own, bare = slice(start, start + number), 0
             if alone:
                 bare = boruvka.part_edges(self.core, weights[own], nodes[own])
@@ -424,11 +426,10 @@ class BoruvkaRounds:
             if known is not None:
                 kept = boruvka.offer_edges(self.component, self.names, *known, best)
                 known = tuple(column[:kept] for column in known)
-            searching = self._searching()
-            wanted = self._wanted(searching, best[0])
+            wanted = self._wanted(best[0])
             self._search(wanted, best)
             self._settle(wanted, best)
-            self._join(searching, best)
+            self._join(best)
             del best
             self._allocate_nodes()
         return self.found
@@ -438,7 +439,7 @@ class BoruvkaRounds:
         `Spanner.share`.
         """
         best = with_locks(offered[0].copy(), offered[1].copy(), self.names)
-        wanted = self._wanted(self._searching(), best[0])
+        wanted = self._wanted(best[0])
         self._search(_part_of(wanted, part), best)
         better = best[1] != offered[1]
         return best[0][better], *ends_of(best[1][better])
@@ -446,14 +447,13 @@ class BoruvkaRounds:
     def join(self, offered: Sequence[np.ndarray], parts: Sequence[Found]) -> None:
         """Finish a round with the edges of all parts: see `Spanner.join`."""
         best = with_locks(offered[0].copy(), offered[1].copy(), self.names)
-        searching = self._searching()
-        wanted = self._wanted(searching, best[0])
+        wanted = self._wanted(best[0])
         for weight, start, end in parts:
             # copies, because `offer_edges` overwrites its arguments
             found = weight.copy(), start.copy(), end.copy()
             boruvka.offer_edges(self.component, self.names, *found, best)
         self._settle(wanted, best)
-        self._join(searching, best)
+        self._join(best)
 
     def go_on(self, parts: int) -> Progress:
         """Run rounds until the next one is worth splitting into `parts` parts; return
@@ -462,7 +462,7 @@ class BoruvkaRounds:
         progress = self.progress
         while self.components > 1:
             offered = progress["offered"]
-            wanted = self._wanted(self._searching(), offered[0])
+            wanted = self._wanted(offered[0])
             if np.unpackbits(wanted.view(np.uint8)).sum() * parts > self.rows // ALONE:
                 break
             self.join(offered, [self.share(offered, (0, 1))])

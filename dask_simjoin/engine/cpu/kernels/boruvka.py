@@ -15,13 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.best_edges import NO_EDGE, offer
+from dask_simjoin.engine.cpu.kernels.best_edges import NO_EDGE, offer, weight_of
 from dask_simjoin.engine.cpu.kernels.components import (
     find,
     parent_of,
     unite_different,
 )
-from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.jit import (
+    device_function,
+    inline_source,
+    kernel,
+)
+from dask_simjoin.engine.cpu.kernels.nearest_scan import (
+    lanes_negative,
+    lanes_other,
+    lanes_within,
+)
+from dask_simjoin.engine.cpu.kernels.tile_simd import ALL, NONE, ONE, lowest_bit
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
@@ -77,45 +87,81 @@ def offer_listed(
     start: int,
     stop: int,
 ) -> None:
-    """Offer the known edges of the nodes `start` ... `stop` - 1: edges found earlier,
-    and edges to nearest nodes.
+    """Offer the known edges of the nodes in the tiles `start` ... `stop` - 1: edges
+    found earlier, and edges to nearest nodes.
 
     `names` (n,): id of each node; ids break ties. `near` (n, k): the nearest nodes of
-    each node, -1 for none. `away` (n, k): the totals between the node and these nodes;
-    (n, 0) if no total exceeds the node's core distance. `beyond` (n,): a lower bound of
-    the totals to all nodes that are not in `near`. The bound is set to -1 when all
-    nodes of `near` are in the node's component. `best`: see `best_edges`.
+    each node in ascending order, -1 for none. `away` (n, k): the totals between the
+    node and these nodes; (n, 0) if no total exceeds the node's core distance. `beyond`
+    (nodes,): a lower bound of the totals to all nodes that are not in `near`. The bound
+    is set to -1 when all nodes of `near` are in the node's component, and is -1 for
+    padding. `best`: see `best_edges`.
     """
-    k = near.shape[1]
-    for i in range(start, stop):
-        c = component[i]
-        if c < 0:
-            continue
-        if to.size > 0 and to[i] >= 0:
-            if component[to[i]] != c:
-                offer(best, c, least[i], names[i], names[to[i]], i, to[i])
-                continue
-            to[i] = -1
-        if beyond[i] < 0:
-            continue
-        chosen, weight = np.int32(-1), np.inf
-        for s in range(k):
-            j = near[i, s]
-            if j < 0 or component[j] == c:
-                continue
-            w = max(core[i], core[j])
-            if away.shape[1]:
-                w = max(w, away[i, s])
-            if chosen < 0 or w < weight or (w == weight and names[j] < names[chosen]):
-                chosen, weight = j, w
+    weights = best[0].ctypes.data
+    for a in range(start, stop):
+        mask = ~lanes_negative(beyond.ctypes.data + a * TILE * 4)
         if to.size > 0:
-            least[i] = max(least[i], np.float64(beyond[i]))
-        if chosen < 0:
-            beyond[i] = np.float32(-1.0)
+            mask |= ~lanes_negative(to.ctypes.data + a * TILE * 4)
+            if is_whole(component, a):
+                most = weight_of(weights, component[a * TILE])
+                mask &= lanes_within(least.ctypes.data + a * TILE * 8, most)
+        while mask != NONE:
+            i = a * TILE + lowest_bit(mask)
+            mask &= mask - ONE
+            _offer_node(i, component, core, names, near, away, beyond, least, to, best)
+
+
+@device_function
+def is_whole(component: Array, a: int) -> bool:
+    """Whether all points of tile `a` are in one component, and the tile is full."""
+    first = component.ctypes.data + a * TILE * 4
+    return bool(lanes_other(first, component[a * TILE]) == NONE)
+
+
+@inline_source
+def _offer_node(
+    i: int,
+    component: Array,
+    core: Array,
+    names: Array,
+    near: Array,
+    away: Array,
+    beyond: Array,
+    least: Array,
+    to: Array,
+    best: Any,
+) -> None:
+    """Offer the lightest known edge of a node, and update its bounds: see
+    `offer_listed`.
+    """
+    c = component[i]
+    if to.size > 0 and to[i] >= 0:
+        if component[to[i]] != c:
+            offer(best, c, least[i], names[i], names[to[i]], i, to[i])
+            return
+        to[i] = -1
+    if beyond[i] < 0:
+        return
+    chosen, weight = np.int32(-1), np.inf
+    for s in range(near.shape[1]):
+        if away.shape[1] and away[i, s] > weight:
+            break
+        j = near[i, s]
+        if j < 0 or component[j] == c:
             continue
-        offer(best, c, weight, names[i], names[chosen], i, chosen)
-        if to.size > 0 and weight < beyond[i]:
-            to[i], least[i] = chosen, weight
+        w = max(core[i], core[j])
+        if away.shape[1]:
+            w = max(w, away[i, s])
+        if chosen < 0 or w < weight or (w == weight and names[j] < names[chosen]):
+            chosen, weight = j, w
+    if to.size > 0:
+        least[i] = max(least[i], np.float64(beyond[i]))
+    if chosen < 0:
+        beyond[i] = np.float32(-1.0)
+        return
+    offer(best, c, weight, names[i], names[chosen], i, chosen)
+    if to.size > 0 and weight < beyond[i]:
+        to[i], least[i] = chosen, weight
 
 
 @kernel
@@ -146,7 +192,6 @@ def who_searches(
     least: Array,
     to: Array,
     beyond: Array,
-    searching: Array,
     weights: Array,
     wanted: Array,
     start: int,
@@ -155,25 +200,30 @@ def who_searches(
     """Mark the nodes that must search, in the tiles `start` ... `stop` - 1.
 
     A node must search if it may have an edge as light as its component's best known
-    edge, or lighter. `searching`: mask of the components that search; empty: all
-    components search. `weights`: weight of the best known edge of each component. If
+    edge, or lighter. `weights`: weight of the best known edge of each component. If
     `least` and `to` are empty, `beyond` is used as `least`. `wanted`: output, one
     64-bit mask of searching nodes per tile.
     """
     for a in range(start, stop):
-        mask = np.uint64(0)
-        for t in range(TILE):
+        if to.size > 0 and is_whole(component, a):
+            most = weights[component[a * TILE]]
+            wanted[a] = (
+                lanes_negative(to.ctypes.data + a * TILE * 4)
+                & lanes_within(least.ctypes.data + a * TILE * 8, most)
+                & lanes_within(core.ctypes.data + a * TILE * 8, most)
+            )
+            continue
+        wanted[a], left = NONE, ALL
+        if to.size > 0:
+            left = lanes_negative(to.ctypes.data + a * TILE * 4)
+        while left != NONE:
+            t = lowest_bit(left)
+            left &= left - ONE
             i = a * TILE + t
+            known = least[i] if to.size > 0 else np.float64(beyond[i])
             c = component[i]
-            if c < 0 or (searching.size > 0 and not searching[c]):
-                continue
-            if to.size > 0:
-                may = to[i] < 0 and max(least[i], core[i]) <= weights[c]
-            else:
-                may = max(np.float64(beyond[i]), core[i]) <= weights[c]
-            if may:
-                mask |= np.uint64(1) << np.uint64(t)
-        wanted[a] = mask
+            if c >= 0 and max(known, core[i]) <= weights[c]:
+                wanted[a] |= ONE << np.uint64(t)
 
 
 @kernel
@@ -212,20 +262,19 @@ def raise_bounds(
 
 @kernel
 def join_components(
-    component: Array, searching: Array, best: Any, parent: Array, start: int, stop: int
+    component: Array, best: Any, parent: Array, start: int, stop: int
 ) -> int:
     """Join the components `start` ... `stop` - 1 to others along their best edges.
     Other threads may do so for other components at the same time.
 
-    `searching`: mask of the components whose best edge is known; empty: all. `parent`:
-    the components joined so far, see `components`. If each node is a component,
-    `parent` may be the array `component`. The edges that join components move to the
-    first of these places in `best`; return their number.
+    `parent`: the components joined so far, see `components`. If each node is a
+    component, `parent` may be the array `component`. The edges that join components
+    move to the first of these places in `best`; return their number.
     """
     weights, nodes, _, _ = best
     components, forest, last = component.ctypes.data, parent.ctypes.data, start
     for c in range(start, stop):
-        if (searching.size == 0 or searching[c]) and nodes[c] != NO_EDGE:
+        if nodes[c] != NO_EDGE:
             other = parent_of(components, nodes[c] & 0xFFFFFFFF)
             if unite_different(forest, c, other):
                 weights[last], nodes[last] = weights[c], nodes[c]

@@ -186,6 +186,15 @@ def lanes_other(builder: Builder, numbers: Value, number: Value) -> Value:
     )
 
 
+@llvm_function(types.uint64, types.int64)
+def lanes_negative(builder: Builder, numbers: Value) -> Value:
+    """A mask of the negative numbers, among 64 int32 or float32 at an address."""
+    zero = ir.Constant(ir.VectorType(I32, REGISTER // 4), None)
+    return _lanes(
+        builder, numbers, I32, 4, lambda some: builder.icmp_signed("<", some, zero)
+    )
+
+
 @llvm_function(types.uint64, *(types.int64,) * 7, None, None)
 def box_gaps(
     builder: Builder,
