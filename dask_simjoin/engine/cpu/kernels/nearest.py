@@ -352,6 +352,20 @@ def _searching(
     return near
 
 
+@inline_source
+def _prefetch_rows(order: Array, first: int, best: Best) -> None:
+    """Prefetch the neighbors so far of the next tile of queries, whose rows are
+    anywhere in memory.
+    """
+    for t in range(first, min(first + TILE, order.size)):
+        d2 = best.d2.ctypes.data + order[t] * best.d2.strides[0]
+        names = best.names.ctypes.data + order[t] * best.names.strides[0]
+        prefetch(d2)
+        prefetch(names)
+        prefetch(d2 + best.d2.strides[0] - 8)
+        prefetch(names + best.names.strides[0] - 8)
+
+
 @kernel
 def search(
     q_terms: Terms,
@@ -390,6 +404,7 @@ def search(
         if len(q_terms) > 1:
             begin(q_terms, a, lanes)
         size = _begin_tile(q, d, a, count, is_self_join, own_tiles, best, work)
+        _prefetch_rows(q.order, (a + 1) * TILE, best)
         changed, next_guess = valid, np.inf
         # queries whose neighbors are all at distance 0; lanes that may have the largest
         # reach; the largest row id that can replace a neighbor
