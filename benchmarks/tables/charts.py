@@ -16,7 +16,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables import comparisons
+from benchmarks.tables import comparisons, cores
 from benchmarks.tables.cells import seconds, times
 from benchmarks.tables.comparisons import Comparison
 
@@ -76,6 +76,7 @@ CHARTS: dict[str, Callable[..., list[Comparison]]] = {
     "clusters": of("DBSCAN", "HDBSCAN", "spanning tree of HDBSCAN"),
     "sets": rows,
     "growing": rows,
+    "cores": cores.compared,
     "gpus": on_gpus,
 }
 """Name -> measurements, from the contents of the files that a page names."""

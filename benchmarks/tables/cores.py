@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.tables.cells import PEERS, seconds, times
+from benchmarks.tables.comparisons import FRAME, Comparison
 
 Found = dict[str, Any]
 Rows = list[list[str]]
@@ -43,17 +44,34 @@ def faults(run: Found) -> Rows:
     return table
 
 
-def peers(*runs: Found) -> Rows:
-    """Tabulate the seconds of jobs and of the fastest peer."""
+OURS = ("pandas", "dask", "parts", "files", "copied", "cluster")
+"""The beginnings of the names of our own runs; others are peers."""
+
+
+def compared(*runs: Found) -> list[Comparison]:
+    """List the jobs that peers ran, too, with pandas on the most threads."""
     run = _merged(runs)
     name = f"pandas, {run['threads'][-1]}"
+    found = []
+    for job, took in run["jobs"].items():
+        others = {
+            PEERS.get(peer, peer): one["median"]
+            for peer, one in took.items()
+            if not peer.startswith(OURS)
+        }
+        if others and name in took:
+            own = {FRAME: took[name]["median"]}
+            found.append(Comparison(job, "verb", own, others, "all cores"))
+    return found
+
+
+def peers(*runs: Found) -> Rows:
+    """Tabulate the seconds of jobs and of the fastest peer."""
+    name = f"pandas, {_merged(runs)['threads'][-1]}"
     table = [["job", name, "best peer, all cores", "ratio"]]
-    for job, found in run["jobs"].items():
-        others = {name: found[name]["median"] for name in found if name in PEERS}
-        if others and name in found:
-            peer, own = min(others, key=others.__getitem__), found[name]["median"]
-            theirs = f"{PEERS[peer]} {seconds(others[peer])}"
-            table.append([job, seconds(own), theirs, times(others[peer] / own)])
+    for one in compared(*runs):
+        theirs = f"{one.peer} {seconds(one.theirs)}"
+        table.append([one.data, seconds(one.shown), theirs, times(one.ratio())])
     return table
 
 
