@@ -267,6 +267,10 @@ def main(given: list[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks gpu.ablation", description=__doc__
     )
+    data = [case.data for case in CASES]
+    parser.add_argument("--cases", nargs="+", choices=data, default=data)
+    names = [variant.name for variant in (*ALL, *TENSOR)]
+    parser.add_argument("--without", nargs="+", choices=names, default=names)
     parser.add_argument("--scale", type=float, default=1.0, help="part of the rows")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=110.0, help="start none later")
@@ -278,13 +282,16 @@ def main(given: list[str]) -> None:
         "unit": "seconds, medians of the runs",
         "rows": [],
     }
-    for case in CASES:
+    for case in (case for case in CASES if case.data in args.cases):
         x = case.points(args.scale)
         row = {**case._asdict(), "rows": len(x), "without": {}}
         report["rows"].append(row)
         exact = None
         variants = ALL if case.dims < 9 else (*ALL, *TENSOR)
         for variant in variants:
+            # pairs are compared with those of the first one
+            if variant.name not in ("nothing", *args.without):
+                continue
             if time.monotonic() > end:
                 row["without"][variant.name] = {"absent": "no time was left"}
                 continue

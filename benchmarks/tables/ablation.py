@@ -50,9 +50,27 @@ def on_cpu(found: Found) -> Rows:
     return tabulated(cases, lambda one: one["seconds"])
 
 
-def on_gpu(found: Found) -> Rows:
-    """Tabulate seconds of the kernels that join."""
-    return tabulated(found["rows"], lambda one: one["join"]["seconds"])
+def on_gpu(found: Found, *earlier: Found) -> Rows:
+    """Tabulate seconds of the kernels that join.
+
+    `earlier`: runs of the same rows, for variants that the newest one lacks.
+    """
+    cases = []
+    for k, case in enumerate(found["rows"]):
+        older = [run["rows"][k]["without"] for run in earlier]
+        new = {n: one for n, one in case["without"].items() if "pairs" in one}
+        cases.append({**case, "without": new | _lacking(new, older)})
+    return tabulated(cases, lambda one: one["join"]["seconds"])
+
+
+def _lacking(new: Found, older: list[Found]) -> Found:
+    """Return the variants that only older runs have."""
+    return {
+        name: one
+        for run in reversed(older)
+        for name, one in run.items()
+        if name not in new
+    }
 
 
 TABLES = {"cpu-ablation": on_cpu, "gpu-ablation": on_gpu}

@@ -147,7 +147,52 @@ def roofline(run: Found, wide: Found) -> Rows:
     return table
 
 
+KINDS = {
+    "gaussian": "even directions",
+    "deep": "like Deep1B",
+    "sift": "like SIFT",
+    "clustered": "clusters",
+    "skew": "skewed clusters",
+}
+"""Kinds of rows of `gpu.rivals` -> descriptions."""
+
+
+def rivals(*runs: Found) -> Rows:
+    """Tabulate kernels of our join and of rivals, with their wrong pairs.
+
+    A row of several runs has our time in the first one. Ratios are to our time in the
+    same run.
+    """
+    cases: dict[str, Found] = {}
+    cells: dict[str, dict[str, str]] = {}
+    for row in (row for run in runs for row in run["rows"]):
+        own = row["ours"]["kernels"]["seconds"]
+        for name, one in row["rivals"].items():
+            if "kernels" in one:
+                took, wrong = one["kernels"]["seconds"], one["false"] + one["missed"]
+                cells.setdefault(row["name"], {})[name] = (
+                    f"{seconds(took)} ({times(took / own)}), {count(wrong)} wrong"
+                )
+                cases.setdefault(row["name"], row)
+    names = list(dict.fromkeys(name for some in cells.values() for name in some))
+    table = [
+        ["rows, eps", "pairs", "dask-simjoin, s", *(f"{name}, s" for name in names)]
+    ]
+    for case, row in cases.items():
+        kind = KINDS[case.rstrip("0123456789")]
+        table.append(
+            [
+                f"{kind}, {row['dims']}-D, {rows(row['rows'])}, {row['eps']:.4g}",
+                count(row["ours"]["pairs"]),
+                seconds(row["ours"]["kernels"]["seconds"]),
+                *(cells[case].get(name, "") for name in names),
+            ]
+        )
+    return table
+
+
 TABLES = {
+    "gpu-rivals": rivals,
     "gpu-joins": joins,
     "gpu-roofline": roofline,
 }

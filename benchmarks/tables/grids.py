@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.papers.files import named
-from benchmarks.tables.cells import count, seconds
+from benchmarks.tables.cells import count, seconds, times
 
 Found = dict[str, Any]
 Rows = list[list[str]]
@@ -259,7 +259,49 @@ def baseline(run: Found) -> Rows:
     return table
 
 
+def headline(*runs: Found) -> Rows:
+    """Tabulate how many times as fast as Super-EGO methods are on a GPU."""
+    rows = sorted(
+        (row for run in runs for row in run["rows"]),
+        key=lambda row: list(FIGURES).index(row["figure"]),
+    )
+    # the row with the most methods has all of them, in their order
+    methods = list(max((row["methods"] for row in rows), key=len))
+    threads = rows[0]["Super-EGO"]["threads"]
+    table = [
+        [
+            "figure",
+            "points, eps",
+            "of the paper's rows, %",
+            "pairs",
+            f"Super-EGO, {threads} threads, s",
+            "of it sorting by one thread, s",
+            *(name if name == '"auto"' else f"`{name}`" for name in methods),
+            "published",
+        ]
+    ]
+    last = None
+    for row in rows:
+        figure, own = FIGURES[row["figure"]], row["Super-EGO"]["seconds"]
+        found = [row["methods"].get(name, {}).get("seconds") for name in methods]
+        table.append(
+            [
+                "" if figure == last else figure,
+                f"{count(row['rows'])} of {named(row['data'])}, {row['eps']:g}",
+                f"{100 * row['rows'] / row['of']:.0f}",
+                count(row["pairs"]),
+                seconds(own),
+                seconds(row["Super-EGO"]["order"]),
+                *("" if took is None else times(own / took) for took in found),
+                times(row["published"]),
+            ]
+        )
+        last = figure
+    return table
+
+
 TABLES = {
+    "ego-gpu": headline,
     "grid-patterns": patterns,
     "grid-threads": threads,
     "grid-orders": orders,
