@@ -229,7 +229,6 @@ def test_every_result_is_named_by_a_page():
 
 
 NO_COMMIT = {
-    "growing/2026-11-22-384d-epyc",
     "papers/2026-11-22-lists-epyc",
     "papers/2026-11-22-model-epyc",
     "papers/2026-11-22-semantic-epyc",
