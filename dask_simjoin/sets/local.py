@@ -136,7 +136,8 @@ class LocalSets:
         start = time.perf_counter()
         row_pairs = count_block_pairs(block_pair)
         seconds = split - begin, encoded - split, time.perf_counter() - start
-        counters = {**did._asdict(), "pairs": int(row_pairs)}
+        names = ("listed", "candidates", "comparisons", "distinct_pairs")
+        counters = dict(zip(names, did, strict=True)) | {"pairs": int(row_pairs)}
         return Profile(rows, chunk, counters, seconds)
 
 
