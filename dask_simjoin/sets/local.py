@@ -137,7 +137,8 @@ class LocalSets:
         row_pairs = count_block_pairs(block_pair)
         seconds = split - begin, encoded - split, time.perf_counter() - start
         names = ("listed", "candidates", "comparisons", "distinct_pairs")
-        counters = dict(zip(names, did, strict=True)) | {"pairs": int(row_pairs)}
+        counters: dict[str, float] = dict(zip(names, did, strict=True))
+        counters["pairs"] = int(row_pairs)
         return Profile(rows, chunk, counters, seconds)
 
 
