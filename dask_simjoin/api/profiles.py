@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Hashable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from dask_simjoin.calls.decorators import verb
 from dask_simjoin.calls.groups import OBJECTS, TEXTS, kind_of
@@ -61,7 +61,11 @@ class ProfileRequest(DistanceProfileRequest):
         default=None, metadata=about("how texts become sets of tokens")
     )
     comparison: Comparison = field(
-        default=">=", metadata=about("comparison of the similarity with the threshold")
+        default=">=",
+        metadata=about(
+            "comparison of the similarity with the threshold",
+            choices=get_args(Comparison),
+        ),
     )
     allow_empty: bool = field(
         default=False, metadata=about("let empty sets match each other")

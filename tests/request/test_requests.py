@@ -55,7 +55,8 @@ def test_every_option_is_described(verb):
         if typing.get_origin(hints[field.name]) is typing.Literal:
             assert typing.get_args(hints[field.name]) == choices
         elif field.name == "method":  # methods may be added to their table
-            joined = SET_CHOICES if "threshold" in hints else CHOICES
+            of_sets = "threshold" in hints and verb.name != "profile"
+            joined = SET_CHOICES if of_sets else CHOICES
             assert choices == (
                 NEAREST if verb.name in ("knn_join", "closest_pairs") else joined
             )
@@ -64,6 +65,7 @@ def test_every_option_is_described(verb):
     assert "return" in hints and "frame" in hints
 
 
+@pytest.mark.filterwarnings("ignore::dask_simjoin.errors.DeprecatedWarning")
 def test_choices_are_all_that_is_taken(verb):
     given = {
         "threshold": 1,
@@ -79,20 +81,22 @@ def test_choices_are_all_that_is_taken(verb):
     # all choices of what takes a path are those of `metric`
     given["path"] = "never-made"
     options = {name: value for name, value in given.items() if name in known}
-    if verb.name in ("plan", "profile"):
-        options = {"eps": 1.0, "on": "x"}
     if verb.name == "set_plan":
         del options["other"]
     if "threshold" in known:
         options |= {"on": "sets"}
     frame = FRAME
-    if "transpositions" in known:
+    if verb.name in ("plan", "profile"):
+        options = {"eps": 1.0, "on": "x"}
+    elif "transpositions" in known:
         frame = FRAME.assign(text="a")
         options |= {"on": "text"} | (
             {"other": frame} if verb.name == "edit_join" else {}
         )
     for name, field in known.items():
         choices = field.metadata["choices"]
+        if verb.name == "profile" and name == "comparison":
+            options = {"threshold": 1, "on": "sets"}
         for choice in choices if name != "metric" else ():
             needed = {"best": True} if name == "ties" and "best" in known else {}
             if name == "matching" and "other" in known:
