@@ -231,7 +231,6 @@ def test_every_result_is_named_by_a_page():
 NO_COMMIT = {
     "papers/2026-11-22-lists-epyc",
     "papers/2026-11-22-model-epyc",
-    "papers/2026-11-22-semantic-epyc",
     "shell/2026-11-22-60m-busy-epyc",
 }
 """Results from before benchmarks named their commit; no other may be without one."""
