@@ -89,7 +89,7 @@ def tile(rng, high, known):
 
 
 @pytest.mark.parametrize("high", [None, 4, 30])
-@pytest.mark.parametrize("k", [1, 5, LANES - 1, LANES, 10, MAX_GROUPS * LANES - 1, 70])
+@pytest.mark.parametrize("k", [1, 5, LANES - 1, LANES, 40, MAX_GROUPS * LANES - 1, 200])
 def test_points_of_tiles_are_inserted(k, high):
     rng = np.random.default_rng(k)
     lists, new = empty_lists(k), (np.empty(TILE), np.empty(TILE, np.int64))
