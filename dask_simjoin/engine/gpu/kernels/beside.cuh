@@ -2,14 +2,6 @@
 //
 // Constants: DIMS; EXACT 0 or 1; NORM.
 
-// Weights are not negative, so their bits, as integers, have the same order as the weights.
-__device__ __forceinline__ u64 bits_of(double weight) { return (u64)__double_as_longlong(weight); }
-
-// Lowers a bound. Most weights are no lower, and do not have to wait for others that lower the same bound.
-__device__ __forceinline__ void lower_bound(u64* bound, u64 weight) {
-    if (weight < *(volatile u64*)bound) atomicMin(bound, weight);
-}
-
 // Lowers the bounds of components to the weights of edges between rows that are consecutive in kd order. So every
 // component has a bound before the first search.
 extern "C" __global__ void

@@ -1,15 +1,13 @@
 #include "common.cuh"
+#include "bounds.cuh"
 // The steps of Boruvka's algorithm except for searches: find the lightest edge of each component among known edges, and
 // join components along these edges.
 //
-// A node is the position of a row in kd order, and a name is the row's id. Weights are not negative, so their bits, as
-// integers, have the same order as the weights. Edges are ordered by (weight, smaller id, larger id). Three kernels
-// choose the first edge of each component: `offer_edges` finds its weight, `name_edges` the ids of its ends, and
-// `take_edges` the edge with these.
+// A node is the position of a row in kd order, and a name is the row's id. Edges are ordered by (weight, smaller id,
+// larger id). Three kernels choose the first edge of each component: `offer_edges` finds its weight, `name_edges` the
+// ids of its ends, and `take_edges` the edge with these.
 
 #define BOX 64
-
-__device__ __forceinline__ u64 bits_of(double weight) { return (u64)__double_as_longlong(weight); }
 
 __device__ __forceinline__ double weight_of(u64 bits) { return __longlong_as_double((long long)bits); }
 
@@ -70,10 +68,7 @@ offer_edges(int n, const int* __restrict__ start, const int* __restrict__ end, c
             const int* __restrict__ component, u64* bounds) {
     for (u32 e = blockIdx.x * blockDim.x + threadIdx.x; e < (u32)n; e += gridDim.x * blockDim.x) {
         int from, to;
-        if (!ends_of(e, start, end, component, &from, &to)) continue;
-        u64* bound = bounds + component[from];
-        // most weights are no lower, and do not have to wait for others that lower the same bound
-        if (bits_of(weight[e]) < *(volatile u64*)bound) atomicMin(bound, bits_of(weight[e]));
+        if (ends_of(e, start, end, component, &from, &to)) lower_bound(bounds + component[from], bits_of(weight[e]));
     }
 }
 

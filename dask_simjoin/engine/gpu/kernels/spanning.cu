@@ -1,5 +1,6 @@
 #include "common.cuh"
 #include "reach.cuh"
+#include "bounds.cuh"
 #include "beside.cuh"
 #include "balls.cuh"
 // Searches for the lightest edge from each row to the points of an index that are in other components. Only some rows

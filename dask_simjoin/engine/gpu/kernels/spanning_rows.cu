@@ -1,5 +1,6 @@
 #include "common.cuh"
 #include "reach.cuh"
+#include "bounds.cuh"
 #include "beside.cuh"
 // Searches for the lightest edge from each row to the points of an index that are in other components, for points of few
 // dimensions. One thread per row: rows that search are far apart when few of them search, so that a tile of them would
