@@ -294,6 +294,11 @@ def spanner_of_library(name: str) -> Spanner:
     return _module(name, "span").SPANNER
 
 
+def spanner_of(array: Array) -> Spanner:
+    """Return the object that finds spanning trees on the device of `array`."""
+    return spanner_of_library(HOME if module_of(array) is np else "cudf")
+
+
 def spanner_for(frame: Frame) -> Spanner:
     """Return the object that finds spanning trees for the library of `frame`."""
     return spanner_of_library(library(frame))

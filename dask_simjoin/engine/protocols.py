@@ -585,6 +585,11 @@ the parent splits (float64), and its number of rows (int32). Cluster 0 contains 
 rows. Other clusters are numbered by their last merges, the last merge first.
 """
 
+Chosen = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]
+"""Chosen clusters: see `ChosenClusters` in
+`dask_simjoin.cluster.algorithms.condensed_tree`.
+"""
+
 ALONE = 64
 """One worker runs a round alone if (rows that search) * parts <= (all rows) / ALONE.
 
@@ -747,12 +752,11 @@ class Spanner(Protocol):
         self,
         row_parent: Array,
         row_lambda: Array,
-        chosen: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float],
+        chosen: Chosen,
         threads: int = 1,
     ) -> tuple[Array, Array, Array]:
         """Return label (int64), probability and outlier score of rows.
 
         `row_parent`, `row_lambda`: the first two arrays of `Clusters`, on the device of
-        the library. `chosen`: see `ChosenClusters` in
-        `dask_simjoin.cluster.algorithms.condensed_tree`.
+        the library.
         """

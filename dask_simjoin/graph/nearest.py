@@ -334,8 +334,8 @@ class NearestRows(PartitionsFiltered, LabelledExpr):
     A small result of a chunk is one partition. If the chunks that it needs fit in the
     memory of a task, one task searches them and makes its rows. Else each part of the
     chunk's rows makes a partition. One task per searched chunk selects the neighbors
-    that are rows of this chunk, with their ids. `others`: the left rows that `dropna` leaves out, which get
-    partitions of their own; None: there are none.
+    that are rows of this chunk, with their ids. `others`: the left rows that `dropna`
+    leaves out, which get partitions of their own; None: there are none.
     """
 
     _label = "simjoin_nearest_rows"

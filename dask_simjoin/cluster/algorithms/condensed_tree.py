@@ -21,9 +21,9 @@ from dask_simjoin.engine.base import (
     frames_for,
     host_kernels,
     spanner_for,
-    spanner_of_library,
+    spanner_of,
 )
-from dask_simjoin.engine.compat import module_of, to_host
+from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
@@ -178,7 +178,7 @@ def label_rows(
     """Label rows, on their device. `row_parent` and `row_lambda` are as in `Condensed`,
     and may be for a part of the rows.
     """
-    spanner = spanner_of_library("pandas" if module_of(row_parent) is np else "cudf")
+    spanner = spanner_of(row_parent)
     return spanner.label_rows(row_parent, row_lambda, chosen, threads)
 
 

@@ -31,7 +31,7 @@ from dask_simjoin.engine.base import (
     searcher_for,
     searcher_of_library,
     spanner_for,
-    spanner_of_library,
+    spanner_of,
 )
 from dask_simjoin.engine.compat import (
     float32_below,
@@ -471,7 +471,7 @@ def in_order(start: Array, end: Array, away: Array) -> Edges:
     only if different weights round to the same distance.
     """
     edges, xp = (start, end, away), module_of(away)
-    if spanner_of_library("pandas" if xp is np else "cudf").is_ordered(*edges):
+    if spanner_of(away).is_ordered(*edges):
         return edges
     start, end, away = map(to_host, edges)
     equal, among = away[1:] == away[:-1], np.zeros(len(away), np.bool_)

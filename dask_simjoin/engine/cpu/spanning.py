@@ -36,6 +36,7 @@ from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.process import forkable, shared_out, together
 from dask_simjoin.engine.protocols import (
+    Chosen,
     Clusters,
     Edges,
     Found,
@@ -349,7 +350,7 @@ class CpuSpanner:
     def label_rows(
         row_parent: np.ndarray,
         row_lambda: np.ndarray,
-        chosen: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float],
+        chosen: Chosen,
         threads: int = 1,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Label rows: see `Spanner`."""

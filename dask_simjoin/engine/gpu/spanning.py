@@ -47,7 +47,7 @@ from dask_simjoin.engine.gpu.rounds import (
 )
 from dask_simjoin.engine.gpu.sides import program
 from dask_simjoin.engine.index.gpu import NearestDeviceLayout
-from dask_simjoin.engine.protocols import Clusters, Edges, Found, Part, Progress
+from dask_simjoin.engine.protocols import Chosen, Clusters, Edges, Found, Part, Progress
 from dask_simjoin.metrics.norms import Array, Index
 
 
@@ -222,7 +222,7 @@ def condense(
 def label_rows(
     row_parent: Array,
     row_lambda: Array,
-    chosen: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float],
+    chosen: Chosen,
     threads: int = 1,
 ) -> tuple[Array, Array, Array]:
     """Label rows on the GPU: see `Spanner`. `threads`: not used."""
