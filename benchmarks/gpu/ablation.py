@@ -23,7 +23,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +34,7 @@ from benchmarks.gpu import wide
 from benchmarks.gpu.rival_programs import codes, without
 from benchmarks.gpu.rivals import moments_of, rows_of
 from benchmarks.harness.gpu_report import environment
+from benchmarks.harness.gpu_timing import clock
 from benchmarks.harness.repeats import repeated, summary
 from benchmarks.papers.data import points
 from dask_simjoin.engine.gpu import load, tiles
@@ -251,15 +252,6 @@ def joined(
             "refused": counters[1],
         }
     return result, found
-
-
-def clock(work: Callable[[], Any]) -> float:
-    """Return the seconds of a call on the GPU."""
-    cupy.cuda.Device().synchronize()
-    began = time.perf_counter()
-    work()
-    cupy.cuda.Device().synchronize()
-    return time.perf_counter() - began
 
 
 def main(given: list[str]) -> None:

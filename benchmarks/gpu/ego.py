@@ -90,7 +90,7 @@ CASES = (
 )
 
 FEW = 6
-"""The methods of the paper on load imbalance are for at most so many dimensions."""
+"""Maximum number of dimensions for the methods of the paper on load imbalance."""
 
 
 def begin(dims: int) -> None:

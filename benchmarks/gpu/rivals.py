@@ -21,6 +21,7 @@ import argparse
 import contextlib
 import gc
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -48,6 +49,7 @@ from benchmarks.gpu.rival_programs import (
     moved,
 )
 from benchmarks.harness.gpu_report import environment
+from benchmarks.harness.gpu_timing import clock
 from benchmarks.harness.repeats import repeated, summary
 from benchmarks.papers.data import distance_of, points
 from dask_simjoin.engine.gpu import tiles
@@ -195,16 +197,6 @@ def ours(host: np.ndarray, eps: float, repeat: int) -> tuple[dict[str, Any], Any
         "refused": counters[1],
     }
     return result, found
-
-
-def clock(work: Callable[[], Any]) -> float:
-    """Return the seconds of a call on the GPU."""
-    gc.collect()
-    cupy.cuda.Device().synchronize()
-    began = time.perf_counter()
-    work()
-    cupy.cuda.Device().synchronize()
-    return time.perf_counter() - began
 
 
 def cublas(eps: float, pairs: int, k: int, numbers: str = "float32") -> Search:
@@ -486,6 +478,8 @@ def joined(case: Case, given: argparse.Namespace, until: float, save: Save) -> N
                 measurement |= compared(codes(*pairs, n, cupy), expected, x, eps, cupy)
             else:  # the program only counts
                 measurement["pairs"] = (measurement["ordered"] - n) // 2
+        except subprocess.TimeoutExpired as error:  # without the path of the program
+            measurement = {"absent": f"no result after {error.timeout:g} s"}
         except Exception as error:  # an error of a library or a program is a result too
             measurement = {"absent": f"{type(error).__name__}: {error}"[:400]}
         result["rivals"][name] = measurement

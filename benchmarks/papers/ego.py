@@ -60,7 +60,7 @@ SLACK = 2.0**-18
 """Cells are wider by this share, so that rounding puts no pair two cells apart."""
 
 GROUPED = 8
-"""At least so many dimensions are added in groups of four.
+"""From this number of dimensions on, they are added in groups of four.
 
 In 16 dimensions this takes 0.8 times as long, in two dimensions longer.  Numbers of
 float32 take as long as those of float64.
