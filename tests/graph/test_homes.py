@@ -57,15 +57,17 @@ def sent(monkeypatch):
 @pytest.fixture
 def on_each(monkeypatch):
     """Let joins believe that the first half of the partitions is on one worker, and the
-    rest on another.
+    rest on another. Return the workers to name, by default those that run.
     """
+    known = {}
 
     def holders(frame):
-        threads = current_client().nthreads()
+        threads = known or current_client().nthreads()
         workers, number = sorted(threads), len(held_keys(frame))
         return [[workers[2 * n // number]] for n in range(number)], threads
 
     monkeypatch.setattr(homes, "holders", holders)
+    return known
 
 
 VERBS = {
@@ -118,6 +120,7 @@ def test_a_home_is_killed_before_or_while_its_chunks_are_compared(
     expected = frame_of(x).simjoin.self_join(eps)
     with Client(mortal_workers) as client:
         client.wait_for_workers(2, timeout=PATIENCE)
+        on_each.update(client.nthreads())  # also the worker that is killed
         ddf = split(frame_of(x), (10_000, 20_000, 30_000)).persist()
         pairs = ddf.simjoin.self_join(eps, partitioning="entity", blocksize=10_000 * 24)
         assert pairs.expr.plan.partitioning == "entity"
