@@ -125,6 +125,12 @@ def test_nearest_rows_are_searched_in_all_copies(copied, how, monkeypatch):
     pd.testing.assert_series_equal(distances.compute(), plain.simjoin.k_distances(3))
 
 
+async def steal(dask_scheduler, on):
+    """Let idle workers steal tasks, or not."""
+    stealing = dask_scheduler.extensions["stealing"]
+    await (stealing.start() if on else stealing.stop())
+
+
 def test_each_copy_is_made_by_a_worker_of_its_own(client, copied, monkeypatch):
     """Whoever was left without would be sent an index, and wait for the kernels of the
     one that sends it.
@@ -147,8 +153,13 @@ def test_each_copy_is_made_by_a_worker_of_its_own(client, copied, monkeypatch):
             (2, 0),
         }
     monkeypatch.setattr(searches, "MOMENT", 0.0)
-    with tasks_of(client) as ran:
-        copied.simjoin.knn_join(k=3).compute()
+    # an idle worker may steal a task of so few rows, wherever it was placed
+    client.run_on_scheduler(steal, on=False)
+    try:
+        with tasks_of(client) as ran:
+            copied.simjoin.knn_join(k=3).compute()
+    finally:
+        client.run_on_scheduler(steal, on=True)
     where = {task["key"]: there.index(task["worker"]) for task in ran}
     assert sorted(
         at for key, at in where.items() if key_split(key) == "simjoin_index"
