@@ -101,7 +101,7 @@ and how many methods compile at a time.
 
 
 def methods_for(dims: int) -> dict[str, Any]:
-    """Return the methods that run in so many dimensions, by name."""
+    """Return the methods that can join rows of `dims` columns, by name."""
     left_out = {"Grid.balanced()"} if dims > FEW else set()
     return {name: one for name, one in METHODS.items() if name not in left_out}
 

@@ -442,7 +442,7 @@ def joined(case: Case, given: argparse.Namespace, until: float, save: Save) -> N
     """
     host = case.points(given.scale)
     n = len(host)
-    near = (
+    near = given.eps or (
         EVEN_EPS
         if case.kind == "gaussian"
         else distance_of(host.astype(np.float64), NEIGHBORS)
@@ -554,6 +554,12 @@ def arguments(given: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--rivals", nargs="+", choices=rivals, metavar="NAME")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the rows")
+    parser.add_argument(
+        "--eps",
+        type=float,
+        help="instead of about 64 neighbors per row, for example because libraries "
+        f"find at most {MOST_NEIGHBORS} nearest rows",
+    )
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument(
         "--seconds", type=float, default=500.0, help="start no rival later than this"

@@ -163,23 +163,24 @@ def rivals(*runs: Found) -> Rows:
     A row of several runs has our time in the first one. Ratios are to our time in the
     same run.
     """
-    cases: dict[str, Found] = {}
-    cells: dict[str, dict[str, str]] = {}
+    cases: dict[tuple[Any, ...], Found] = {}
+    cells: dict[tuple[Any, ...], dict[str, str]] = {}
     for row in (row for run in runs for row in run["rows"]):
         own = row["ours"]["kernels"]["seconds"]
+        case = row["name"], row["rows"], row["eps"]
         for name, one in row["rivals"].items():
             if "kernels" in one:
                 took, wrong = one["kernels"]["seconds"], one["false"] + one["missed"]
-                cells.setdefault(row["name"], {})[name] = (
+                cells.setdefault(case, {})[name] = (
                     f"{seconds(took)} ({times(took / own)}), {count(wrong)} wrong"
                 )
-                cases.setdefault(row["name"], row)
+                cases.setdefault(case, row)
     names = list(dict.fromkeys(name for some in cells.values() for name in some))
     table = [
         ["rows, eps", "pairs", "dask-simjoin, s", *(f"{name}, s" for name in names)]
     ]
     for case, row in cases.items():
-        kind = KINDS[case.rstrip("0123456789")]
+        kind = KINDS[row["name"].rstrip("0123456789")]
         table.append(
             [
                 f"{kind}, {row['dims']}-D, {rows(row['rows'])}, {row['eps']:.4g}",
