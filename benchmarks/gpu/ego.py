@@ -2,10 +2,10 @@
 papers' methods and "auto" on its GPU, with the same rows.
 
 These are the comparisons of the papers: table 3 of GPU-Join, figure 13 on load
-imbalance, and figures 3a and 3b of LSS, with fewer rows where one run would take
+imbalance, and figures 3a and 3b of LSS.  Rows are fewer where one run would take
 minutes.  Super-EGO is our own (benchmarks/papers/ego.py).  Its seconds include
-"order", which one thread takes to sort the rows.  Those of the methods on the GPU
-include their layout and index.  All write every pair to a buffer, and drop it.  Numbers
+"order", which one thread takes to sort the rows.  Seconds of methods on the
+GPU include their layout and index.  All write every pair to a buffer, and drop it.  Numbers
 of pairs must be equal.
 
 `published`: how many times as fast as Super-EGO or EGO the paper's own method is.

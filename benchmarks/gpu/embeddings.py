@@ -18,7 +18,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -85,12 +85,18 @@ def divided(rows: int) -> tuple[int, int]:
     return files, rows // files
 
 
-def write(folder: Path, rows: int, dims: int, library: str) -> int:
-    """Write the files, and return their bytes."""
+def write(
+    folder: Path,
+    rows: int,
+    dims: int,
+    library: str,
+    make: Callable[[Any, int, int, int, int], Any] = rows_of,
+) -> int:
+    """Write the files, and return their bytes. `make`: see `rows_of`."""
     xp, (files, each) = arrays(library), divided(rows)
 
     def one(number: int) -> int:
-        x = rows_of(xp, number, files, each, dims)
+        x = make(xp, number, files, each, dims)
         flat = (x if xp is np else x.get()).ravel()
         starts = pa.array(np.arange(each + 1, dtype=np.int32) * dims)
         vectors = pa.ListArray.from_arrays(starts, pa.array(flat))
