@@ -6,16 +6,20 @@ processes that hold the rows and the result. "files" reads Parquet and writes Pa
 "copied files" are as many files that Dask alone reads and writes.
 "parts" runs the verb on independent parts of the rows, one per thread, all at the same
 time: the same engine without sharing. Peers use all cores, each in a process of its
-own. All run in turn. For each job, the seconds that its plan expects are also written.
+own. With several numbers of threads, the fastest on an eighth of the rows is used. All
+run in turn. For each job, the seconds that its plan expects are also written.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import contextlib
 import functools
 import gc
 import importlib.util
+import itertools
+import math
 import multiprocessing
 import os
 import statistics
@@ -45,6 +49,9 @@ WARM_UP = 8
 rows.
 """
 
+
+PEER_THREADS = "OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "PARLAY_NUM_THREADS"
+"""Variables that set the number of threads of peers."""
 
 CLUSTER = 6_666
 """Rows of a cluster."""
@@ -98,6 +105,10 @@ POINTS = {
     "64M x 2": Points(uniform, 64_000_000, 2, 8000.0),
     "8M x 6": Points(uniform, 8_000_000, 6, 126.0),
 }
+for millions, dims in itertools.product((1, 4), (2, 3, 5, 7, 8)):
+    shape = millions * 1_000_000, dims, 1.0
+    POINTS[f"{millions}M x {dims}"] = Points(uniform, *shape)
+    POINTS[f"{millions}M x {dims}, clusters"] = Points(clusters, *shape)
 
 Call = Callable[..., Any]
 
@@ -114,6 +125,8 @@ class Job:
     divisible: bool = True
     # arguments of `plan`, for verbs that it plans
     planned: dict[str, Any] | None = None
+    # result -> the number that must be the same for peers
+    number: Callable[[Any], float] | None = None
 
 
 def _counts(x: np.ndarray, eps: float) -> int:
@@ -151,7 +164,36 @@ def _fast_hdbscan(x: np.ndarray, min_cluster_size: int) -> int:
     return len(model.fit(x).labels_)
 
 
+def _noise(labels: Any) -> int:
+    return int((labels < 0).sum())
+
+
+def _noise_of_dbscan(x: np.ndarray, eps: float, min_samples: int) -> int:
+    import dbscan
+
+    return _noise(dbscan.DBSCAN(x, eps=eps, min_samples=min_samples)[0])
+
+
+def _length(found: Any) -> float:
+    """Return the sum of the distances in a result."""
+    return float(found["distance"].sum())
+
+
+def _quitefastmst(x: np.ndarray) -> float:
+    import quitefastmst
+
+    quitefastmst.omp_set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    return float(quitefastmst.mst_euclid(x, 0, algorithm="single_kd_tree")[0].sum())
+
+
+def _length_of_pykdtree(x: np.ndarray, k: int) -> float:
+    from pykdtree.kdtree import KDTree
+
+    return float(KDTree(x).query(x, k=k + 1)[0].sum())
+
+
 MODULES = {
+    "quitefastmst": "quitefastmst",
     "scipy": "scipy",
     "pykdtree": "pykdtree",
     "dbscan": "dbscan",
@@ -223,6 +265,50 @@ JOBS = {
     ),
 }
 
+FIRST = list(JOBS)
+"""The jobs that run without `--jobs`."""
+
+DENSE = {
+    2: {10: 0.00128, 100: 0.00382, 1000: 0.012},
+    3: {10: 0.00475, 100: 0.0105, 1000: 0.0237},
+    5: {10: 0.0138, 100: 0.0228, 1000: 0.0397},
+    7: {10: 0.0229, 100: 0.0334, 1000: 0.0511},
+}
+"""Columns -> mean number of neighbors of a million rows in clusters -> the distance."""
+
+DENSE_SHAPES = [f"1M x {dims}, clusters" for dims in DENSE]
+
+for shape, points in POINTS.items():
+    if points.scale != 1.0 or shape == "2M x 3":
+        continue
+    if points.make is uniform:
+        JOBS[f"{shape} spanning_tree"] = Job(
+            shape,
+            lambda f, **t: f.simjoin.spanning_tree(**t),
+            {"quitefastmst": _quitefastmst},
+            number=_length,
+        )
+        JOBS[f"{shape} knn_join"] = Job(
+            shape,
+            lambda f, **t: f.simjoin.knn_join(k=10, **t),
+            {"pykdtree": lambda x: _length_of_pykdtree(x, 10)},
+            planned={"k": 10},
+            number=_length,
+        )
+        continue
+    JOBS[f"{shape} hdbscan"] = Job(
+        shape,
+        lambda f, **t: f.simjoin.hdbscan(20, **t),
+        {"fast_hdbscan": lambda x: _fast_hdbscan(x, 20)},
+    )
+    for near, eps in DENSE[points.dims].items() if shape in DENSE_SHAPES else ():
+        JOBS[f"{shape} dbscan, {near}"] = Job(
+            shape,
+            lambda f, e=eps, **t: f.simjoin.dbscan(e, 10, **t),
+            {"dbscan": lambda x, e=eps: _noise_of_dbscan(x, e, 10)},
+            number=_noise,
+        )
+
 KINDS = ("pandas", "dask", "clusters", "files", "parts", "peers")
 
 
@@ -231,7 +317,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks cpu.cores", description=__doc__
     )
-    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=FIRST)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 8, 16, 32])
     parser.add_argument(
@@ -255,6 +341,22 @@ def arguments() -> argparse.Namespace:
         help="for files (default: the system's temporary folder)",
     )
     parser.add_argument("--peers", nargs="*", default=list(MODULES))
+    parser.add_argument(
+        "--peer-threads",
+        nargs="+",
+        type=int,
+        default=[os.cpu_count() or 1],
+        help="numbers of threads that peers try (default: all cores)",
+    )
+    parser.add_argument(
+        "--longest",
+        type=float,
+        default=1e9,
+        help="no run on fewer threads if more seconds are expected",
+    )
+    parser.add_argument(
+        "--peer-limit", type=float, default=600.0, help="seconds until a peer is ended"
+    )
     parser.add_argument("--repeat", type=int, default=3, help="runs (default 3)")
     parser.add_argument(
         "--patience", type=float, default=5.0, help="no repetition of longer runs"
@@ -275,9 +377,11 @@ def size(result: Any) -> int:
     return len(result) if hasattr(result, "__len__") else int(result)
 
 
-def timed(call: Call, repeat: int, patience: float) -> dict[str, Any]:
+def timed(
+    call: Call, repeat: int, patience: float, number: Callable[[Any], float] = size
+) -> dict[str, Any]:
     """Return the seconds and the CPU seconds of some runs, and the size of the result."""
-    seconds, cpu, found = [], [], 0
+    seconds, cpu, found = [], [], 0.0
     while len(seconds) < repeat and not (seconds and seconds[-1] > patience):
         gc.collect()
         before, began = os.times(), time.perf_counter()
@@ -285,7 +389,7 @@ def timed(call: Call, repeat: int, patience: float) -> dict[str, Any]:
         seconds.append(round(time.perf_counter() - began, 4))
         after = os.times()
         cpu.append(round(after.user - before.user + after.system - before.system, 3))
-        found = size(result)
+        found = number(result)
         del result
     median = statistics.median(seconds)
     return {"seconds": seconds, "cpu": cpu, "median": median, "found": found}
@@ -358,29 +462,56 @@ def in_parts(job: Job, frames: list[pd.DataFrame]) -> list[Any]:
 
 
 def _say(name: str, kind: str, one: dict[str, Any]) -> None:
-    print(
-        f"{name}, {kind}: {one['median']:.2f} s, CPU {one['cpu'][-1]:.1f} s, "
-        f"{one['found']:,}",
-        file=sys.stderr,
-        flush=True,
-    )
+    what = one.get("failed")
+    if what is None:
+        what = f"{one['median']:.2f} s, CPU {one['cpu'][-1]:.1f} s, {one['found']:,}"
+    print(f"{name}, {kind}: {what}", file=sys.stderr, flush=True)
 
 
-def peer_alone(name: str, peer: str, repeat: int, patience: float) -> dict[str, Any]:
-    """Measure a peer on the rows of a job."""
+def peer_alone(
+    name: str, peer: str, part: int, repeat: int, patience: float
+) -> dict[str, Any]:
+    """Measure a peer on every `part`-th row of a job."""
     job = JOBS[name]
-    x = np.ascontiguousarray(POINTS[job.points].frame().to_numpy(dtype=float))
-    job.peers[peer](x[: len(x) // WARM_UP])
-    return timed(lambda: job.peers[peer](x), repeat, patience)
+    x = POINTS[job.points].frame().to_numpy(dtype=float)
+    rows = np.ascontiguousarray(x[::part])
+    job.peers[peer](np.ascontiguousarray(x[: len(x) // WARM_UP]))
+    number = size if job.number is None else float
+    return timed(lambda: job.peers[peer](rows), repeat, patience, number)
 
 
-def in_process(name: str, peer: str, how: tuple[int, float]) -> dict[str, Any]:
+def in_process(
+    name: str, peer: str, threads: int, limit: float, *how: Any
+) -> dict[str, Any]:
     """Measure a peer in a process of its own: threads of some peers go on working after
-    a call.
+    a call. Most peers read their number of threads from the environment.
     """
+    environment = dict.fromkeys(PEER_THREADS, str(threads))
+    os.environ.update(environment)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(peer_alone, name, peer, *how).result()
+    try:
+        with ProcessPoolExecutor(1, mp_context=context) as pool:
+            future = pool.submit(peer_alone, name, peer, *how)
+            if not concurrent.futures.wait([future], timeout=limit).done:
+                for process in multiprocessing.active_children():
+                    process.kill()
+                return {"failed": f"ended after {limit} s"}
+            return future.result()
+    finally:
+        for variable in environment:
+            del os.environ[variable]
+
+
+def peer_at_best(name: str, peer: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure a peer with the fastest of some numbers of threads."""
+    tries = {}
+    for threads in options.peer_threads if len(options.peer_threads) > 1 else ():
+        one = in_process(name, peer, threads, options.peer_limit, WARM_UP, 1, 0.0)
+        tries[threads] = one.get("median", math.inf)
+    threads = min(tries, key=tries.__getitem__, default=options.peer_threads[0])
+    how = options.repeat, options.patience
+    found = in_process(name, peer, threads, options.peer_limit, 1, *how)
+    return found | {"threads": threads} | ({"tries": tries} if tries else {})
 
 
 def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
@@ -395,12 +526,15 @@ def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
             found[f"plan, {threads}"] = {"seconds": plan.seconds}
 
     def keep(kind: str, call: Call) -> None:
-        found[kind] = timed(call, *how)
+        found[kind] = timed(call, *how, job.number or size)
         _say(name, kind, found[kind])
 
-    for threads in options.threads:
-        if "pandas" in options.kinds:
-            keep(f"pandas, {threads}", lambda n=threads: job.verb(frame, threads=n))
+    expected = 0.0
+    for threads in sorted(options.threads, reverse=True):
+        if "pandas" in options.kinds and expected * most / threads < options.longest:
+            kind = f"pandas, {threads}"
+            keep(kind, lambda n=threads: job.verb(frame, threads=n))
+            expected = expected or found[kind]["median"]
     if "dask" in options.kinds:
         lazy = dd.from_pandas(frame, npartitions=PARTITIONS, sort=False)
         on_threads(job, lazy, most)
@@ -439,7 +573,7 @@ def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
     if "peers" in options.kinds:
         for peer in job.peers:
             if peer in options.peers and importlib.util.find_spec(peer):
-                found[peer] = in_process(name, peer, how)
+                found[peer] = peer_at_best(name, peer, options)
                 _say(name, peer, found[peer])
     return found
 

@@ -57,7 +57,7 @@ def compared(*runs: Found) -> list[Comparison]:
         others = {
             PEERS.get(peer, peer): one["median"]
             for peer, one in took.items()
-            if not peer.startswith(OURS)
+            if "median" in one and not peer.startswith(OURS)
         }
         if others and name in took:
             own = {FRAME: took[name]["median"]}
