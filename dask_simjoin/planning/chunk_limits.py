@@ -74,8 +74,7 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     """Return an upper bound of the peak bytes of a single chunk of all rows and its
     spanning tree.
 
-    `k`: number of neighbors per row.  `threads`: number of threads of this process, or
-    of a worker.
+    `k`: number of neighbors per row.  `threads`: number of threads that make the tree.
     """
     dims, rows = len(table.every.lower), table.source_rows
     numbers = 8 * dims
@@ -142,10 +141,10 @@ def one_chunk_of_tree(
     """
     if not output.spanning or limits.gpu:
         return None
-    threads = max(1, -(-limits.threads // limits.workers))
-    need, room = one_chunk_bytes(table, output.k or 1, threads), room_for_one(limits)
+    need = one_chunk_bytes(table, output.k or 1, limits.for_tree)
+    room = room_for_one(limits)
     fits = room is not None and need <= room and table.source_rows <= MAX_ROWS
-    few = not limits.cluster or limits.threads <= SEVERAL * limits.together
+    few = not limits.cluster or limits.threads <= SEVERAL * limits.for_tree
     return OneChunk(need, room, fits and few)
 
 

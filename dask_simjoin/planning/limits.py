@@ -145,6 +145,8 @@ class Limits:
     # number of threads of the smallest worker, or of this process, that can share the
     # work of one task
     together: int = 1
+    # number of threads of all workers of one host, the one with the fewest threads
+    of_host: int = 1
     disk: int | None = None  # free bytes on the disk with the most space; None: unknown
     plain: bool = False  # whether the tables are plain frames, joined by this process
     shuffle: str = "tasks"  # how rows are shuffled, if they are
@@ -178,6 +180,14 @@ class Limits:
             if self.cluster or self.shared is None
             else self.shared * self.threads // NEED
         )
+
+    @property
+    def for_tree(self) -> int:
+        """Number of threads that make the spanning tree of one chunk.
+
+        While one worker makes it, the other workers of its host wait for it.
+        """
+        return max(self.together, self.of_host)
 
     def for_each(self, chunks: int) -> int:
         """Return how many threads index a chunk together: several if there are fewer

@@ -582,10 +582,11 @@ def _expect_memory(
 def _plan_indexing(
     statistics: JoinStatistics, output: OutputSpec, cut: Cut
 ) -> Indexing:
-    method, limits = cut.chunks.method, cut.limits
+    method, limits, number = cut.chunks.method, cut.limits, len(cut.chunks)
+    is_tree = output.spanning and number == 1
     return Indexing(
         cut.row_bytes,
-        threads=limits.for_each(len(cut.chunks)),
+        threads=limits.for_tree if is_tree else limits.for_each(number),
         sent=sent_rows(method, limits, max(cut.point_bytes)),
         narrow=statistics.is_narrow(output) and method is None,
     )

@@ -7,7 +7,8 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -118,11 +119,27 @@ def limits_for(library: str) -> Limits:
     threads = sum(w["nthreads"] for w in workers.values())
     limit = min((limit for limit, _ in limited), default=None)
     check_worker_memory(limit)
-    together = min((w["nthreads"] for w in workers.values()), default=1)
-    many = max(1, len(workers))
     return Limits(
-        max(1, threads), memory, True, limit, workers=many, together=together, disk=disk
+        max(1, threads),
+        memory,
+        True,
+        limit,
+        workers=max(1, len(workers)),
+        together=min((w["nthreads"] for w in workers.values()), default=1),
+        of_host=threads_of_host(workers),
+        disk=disk,
     )
+
+
+def threads_of_host(workers: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return the number of threads of all workers of the host that has the fewest.
+
+    `workers`: see `workers_of`.
+    """
+    threads = Counter[str]()
+    for worker in workers.values():
+        threads[worker["host"]] += worker["nthreads"]
+    return min(threads.values(), default=1)
 
 
 def memory_share(step: str) -> float:

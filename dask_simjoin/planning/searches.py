@@ -357,11 +357,11 @@ def find_sharing(
     rows = int(chunks.rows.sum())
     if len(chunks) > 1 or (statistics.dims or 0) < SHARED_DIMS or rows < MIN_PART:
         return ALONE
-    if not (limits.cluster or limits.gpu):  # one task uses all threads
-        return ALONE
     if limits.gpu:
         copies = costs.copies(chunks, limits.workers)
         return copies, copies
+    if not limits.cluster or limits.for_tree >= limits.threads:
+        return ALONE  # one task uses all threads
     if limits.workers > 1 and seconds.sum() < MOMENT:
         return ALONE
     parts = max(1, min(limits.threads, rows // MIN_ROWS))

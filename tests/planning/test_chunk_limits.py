@@ -46,9 +46,9 @@ def test_one_chunk_where_there_is_room(cluster, monkeypatch):
     monkeypatch.setattr(chunk_limits, "WORKING", 0)
     frame = frame_of(np.random.default_rng(0).normal(size=(100_000, 2)))
 
-    def chunks(memory, threads=2, together=None, **how):
-        each = memory // threads
-        have = Limits(threads, each, True, memory, together=together or threads)
+    def chunks(memory, threads=2, together=None, of_host=1, **how):
+        each, one = memory // threads, together or threads
+        have = Limits(threads, each, True, memory, together=one, of_host=of_host)
         if not cluster:
             have = Limits(threads, shared=each, together=threads)
         plan = plan_of(dd.from_pandas(frame, npartitions=7), have, monkeypatch, **how)
@@ -71,6 +71,7 @@ def test_one_chunk_where_there_is_room(cluster, monkeypatch):
     assert chunks(int(20 * few), 20) == 1
     assert chunks(int(20 * few), 20, together=1) == 1
     assert (chunks(int(22 * few), 22, together=1) > 1) == cluster
+    assert chunks(int(22 * few), 22, together=1, of_host=2) == 1
 
 
 def test_one_chunk_that_was_asked_for_and_does_not_fit(monkeypatch):

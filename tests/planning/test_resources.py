@@ -349,6 +349,16 @@ def test_a_cluster_of_workers_with_400_mb_is_refused(monkeypatch):
         resources.limits_for("pandas")
 
 
+def test_threads_of_the_smallest_host():
+    workers = {
+        f"{host}:{port}": {"host": host, "nthreads": threads}
+        for host, each in {"a": [1, 1, 2], "b": [3, 4]}.items()
+        for port, threads in enumerate(each)
+    }
+    assert resources.threads_of_host(workers) == 4
+    assert resources.threads_of_host({}) == 1
+
+
 # --- threads for plain frames -------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import TypedDict, cast
 
 import numpy as np
+from dask.system import CPU_COUNT
 
 from dask_simjoin.engine.base import (
     frames_for,
@@ -335,7 +336,8 @@ def tree_of_chunk(
         about.pop(),
         about.pop(),
         about.pop(),
-        threads=threads,
+        # threads wait for each other, so more of them than cores are slow
+        threads=min(threads, CPU_COUNT),
     )
     if last:
         return weight, start, end

@@ -13,7 +13,7 @@ from dask_simjoin.cluster.expressions import spanning as expressions
 from dask_simjoin.engine.cpu.spanning import CpuSpanner
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.graph.placement import worker_of
-from dask_simjoin.planning import searches
+from dask_simjoin.planning import resources, searches
 from dask_simjoin.planning.checks import TREE_SHARE
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.limits import Limits
@@ -53,6 +53,8 @@ def test_rounds_that_workers_share(client, copies, monkeypatch):
     Chunks are copied on GPUs, each of which makes its own.
     """
     share_all(monkeypatch)
+    # as if each worker had a host of its own
+    monkeypatch.setattr(resources, "threads_of_host", lambda workers: 1)
     monkeypatch.setattr(Costs, "copies", lambda costs, chunks, parts: copies)
     x = np.random.default_rng(copies).permutation(SETS["varied"][0])
     frame = frame_of(np.concatenate([x, x + 3]))
@@ -68,6 +70,19 @@ def test_rounds_that_workers_share(client, copies, monkeypatch):
             done[step].add((worker_of(task["key"]) or 0, task["worker"]))
     there = sorted(workers_of(client))
     assert all(each == {(0, there[0]), (1, there[1])} for each in done.values()), done
+
+
+def test_one_worker_makes_a_tree_with_the_threads_of_its_host(client, monkeypatch):
+    share_all(monkeypatch)
+    frame = frame_of(SETS["varied"][0])
+    lazy = dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(9, blocksize="1 GB")
+    plan = lazy.expr.plan
+    assert plan.work.sharing == (1, 1) and plan.indexing.threads == plan.limits.of_host
+    assert plan.limits.of_host == 2 * plan.limits.together == plan.limits.threads
+    with tasks_of(client) as ran:
+        pd.testing.assert_frame_equal(lazy.compute(), frame.simjoin.hdbscan(9))
+    names = [key_split(task["key"]) for task in ran]
+    assert names.count("simjoin_hdbscan_search") == 1
 
 
 def test_on_a_cluster(client):
