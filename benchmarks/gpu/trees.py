@@ -1,11 +1,13 @@
 """``python -m benchmarks gpu.trees``: spanning trees, HDBSCAN, DBSCAN and nearest rows of
 points in three dimensions, in a cuDF DataFrame on one GPU.
 
-Sizes and jobs are those that ArborX and jz-tree publish for an A100.  Neither can be
-installed with pip.  The file has their seconds as "published".  They are for points of
-a cosmological simulation, which are not public.  Uniform points and Levy flights stand
-in for them.  Ours are seconds of the verb's call, from a frame on the GPU to a result
-there.
+Sizes and jobs are those that ArborX and jz-tree publish for an A100.  The file has
+their seconds as "published".  They are for points of a cosmological simulation, which
+are not public.  Uniform points and Levy flights stand in for them.  Ours are seconds of
+the verb's call, from a frame on the GPU to a result there.
+
+With `--programs`, both also run on the same points: see `tree_peers`.  They compare in
+float32.
 
 The trees of some of the rows are compared with the CPU's.  The file is written after
 each row; the exit status is 1 if a tree differs.
@@ -26,6 +28,7 @@ import pandas as pd
 import rmm
 
 import dask_simjoin  # noqa: F401
+from benchmarks.gpu.tree_peers import measured, peers_of
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
 from benchmarks.harness.report import write
@@ -68,6 +71,11 @@ POINTS = {"uniform": uniform, "levy": levy}
 Verb = Callable[[Any], Any]
 
 
+def linking_length(n: int) -> float:
+    """Return the distance of simulations: .168 of the mean distance of neighbors."""
+    return 0.168 * n ** (-1 / DIMS)
+
+
 def verbs(n: int) -> dict[str, Verb]:
     """Return the jobs on `n` points by name."""
     if n < COSMOS:
@@ -76,8 +84,7 @@ def verbs(n: int) -> dict[str, Verb]:
             "hdbscan": lambda frame: frame.simjoin.hdbscan(20),
             "knn_join": lambda frame: frame.simjoin.knn_join(k=30),
         }
-    # the linking length of simulations: .168 of the mean distance
-    eps = 0.168 * n ** (-1 / DIMS)
+    eps = linking_length(n)
     return {
         "spanning_tree": lambda frame: frame.simjoin.spanning_tree(),
         "spanning_tree, min_samples 5": lambda frame: frame.simjoin.spanning_tree(
@@ -95,6 +102,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--points", nargs="+", choices=POINTS, default=list(POINTS))
     parser.add_argument("--rows", nargs="+", type=int, default=[COSMOS, MANY])
     parser.add_argument("--repeat", type=int, default=3, help="runs after a first one")
+    parser.add_argument(
+        "--programs", type=Path, help="folder of ArborX's program; runs jz-tree, too"
+    )
     parser.add_argument("--output", type=Path, help="JSON file")
     return parser.parse_args()
 
@@ -122,11 +132,25 @@ def measure(
         "peak bytes per row": round(memory.pop_counters().peak_bytes / len(frame), 1),
         "clock": timed(lambda: verb(frame), repeat),
     }
-    if name.startswith("spanning_tree"):
+    if name not in ("dbscan", "hdbscan"):
         found["weight"] = float(verb(frame)["distance"].sum())
+    elif name == "dbscan":
+        found["clusters"] = int(verb(frame).max()) + 1
     if (theirs := PUBLISHED.get(name)) is not None and theirs["rows"] == len(frame):
         found["published"] = theirs
     return found
+
+
+def beside(
+    frame: cudf.DataFrame, name: str, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Time the other programs on the same points."""
+    points = frame.to_numpy()
+    cupy.get_default_memory_pool().free_all_blocks()
+    return {
+        peer.name: measured(peer, points, options.programs, options.repeat)
+        for peer in peers_of(name, linking_length(len(frame)))
+    }
 
 
 def main() -> int:
@@ -147,6 +171,8 @@ def main() -> int:
             frame = frame_of(POINTS[kind](n))
             for name, verb in verbs(n).items():
                 one = measure(frame, name, verb, options.repeat, memory)
+                if options.programs is not None:
+                    one["peers"] = beside(frame, name, options)
                 rows[f"{kind}, {n}, {name}"] = one
                 print(kind, n, name, one, file=sys.stderr, flush=True)
                 if options.output is not None:

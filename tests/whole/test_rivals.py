@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu import rival_programs as rivals
+from benchmarks.gpu import tree_peers
 
 ROWS = np.array([[0.0], [1.0], [2.0], [10.0], [10.5], [12.0]], np.float32)
 EPS = 1.0
@@ -150,3 +151,30 @@ def test_rows_are_moved_only_if_differences_stay_exact():
     np.testing.assert_array_equal(found[1:] - found[:-1], rows[1:] - rows[:-1])
     rows[0, 0], rows[1, 0] = -1e8, 1e-8
     assert rivals.moved(rows) is rows
+
+
+TREES = """#!{python}
+import os, sys
+job, file, eps, k, repeat = sys.argv[1:]
+size = os.path.getsize(file)
+print("chatter", job, eps, k)
+for number in range(int(repeat)):
+    print(f"RUN seconds {{[9, 1, 3, 2][number]}} found {{size}}")
+sys.exit({status})
+"""
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_peer_of_trees_reads_the_points_and_its_times_are_summarised(
+    tmp_path, status
+):
+    file = tmp_path / "arborx-3"
+    file.write_text(TREES.format(python=sys.executable, status=status))
+    file.chmod(0o755)
+    points = np.zeros((5, 3), np.float32)
+    (peer,) = tree_peers.peers_of("spanning_tree", 0.1)
+    found = tree_peers.measured(peer, points, tmp_path, repeat=3)
+    if status:
+        assert found["failed"].startswith("exit 3")
+        return
+    assert found == {"median": 2, "seconds": [1, 3, 2], "first": 9, "found": 60}
