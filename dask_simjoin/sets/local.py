@@ -136,9 +136,7 @@ class LocalSets:
         start = time.perf_counter()
         row_pairs = count_block_pairs(block_pair)
         seconds = split - begin, encoded - split, time.perf_counter() - start
-        names = ("listed", "candidates", "comparisons", "distinct_pairs")
-        counters: dict[str, float] = dict(zip(names, did, strict=True))
-        counters["pairs"] = int(row_pairs)
+        counters: dict[str, float] = did._asdict() | {"pairs": int(row_pairs)}
         return Profile(rows, chunk, counters, seconds)
 
 

@@ -58,8 +58,8 @@ class SetCounters(NamedTuple):
     listed: int  # index entries that were read, or pairs of sets of admissible sizes
     # pairs of sets that the filters by size, prefix and bitmap did not exclude
     candidates: int
-    verified: int  # candidates whose tokens were compared
-    pairs: int  # pairs of distinct sets that match
+    comparisons: int  # candidates whose tokens were compared
+    distinct_pairs: int  # pairs of distinct sets that match
 
 
 def sizes_of(block: SetBlock) -> np.ndarray:

@@ -218,7 +218,7 @@ another thread sets it, the search ends soon, and its results are incomplete. `D
 the number of written pairs.
 """
 
-TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
+TOTAL, LISTED, CANDIDATES, COMPARISONS, DISTINCT_PAIRS = range(5)
 """Indexes in `tally`: the number of pairs of rows, then the fields of `SetCounters`
 (`dask_simjoin.sets.token_ids`).
 """
@@ -435,7 +435,7 @@ def _verify(
                 return -1
             left[written], right[written], apart[written] = x, y, found[k]
             written += 1
-        tally[PAIRS] += 1
+        tally[DISTINCT_PAIRS] += 1
         tally[TOTAL] += weights[x] * d_weights[y]
         if len(q_counts):
             q_counts[x] += d_weights[y]
@@ -487,7 +487,7 @@ def _compare(
                 codes, end, d_codes, d_end, s.tail
             ):
                 continue
-            tally[VERIFIED] += 1
+            tally[COMPARISONS] += 1
             s.scratch.pending[waiting] = y
             waiting += 1
             if waiting == SWEEP_LANES:

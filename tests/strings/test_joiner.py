@@ -87,6 +87,6 @@ def test_an_index_saves_comparisons():
     ]
     block, _ = block_of([*texts, *(text[:-1] for text in texts[:50])])
     did = JOINER.counters(block, None, EditRule(2))
-    assert did.pairs == 50
+    assert did.distinct_pairs == 50
     assert did.listed < 3000 * 300  # of 4.6 million pairs
-    assert did.verified < 60
+    assert did.comparisons < 60

@@ -352,7 +352,7 @@ NEXT, FILLED, STAMP, STOP, DONE = range(5)
 probes so far, number of pairs written.
 """
 
-TOTAL, TALLY_LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
+TOTAL, TALLY_LISTED, CANDIDATES, COMPARISONS, DISTINCT_PAIRS = range(5)
 """Indexes in `tally`: the number of pairs of rows (sum of products of weights), then
 the fields of `SetCounters`.
 """

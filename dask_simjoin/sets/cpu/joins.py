@@ -48,15 +48,15 @@ from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.cpu.candidates import (
     CANDIDATES,
+    COMPARISONS,
+    DISTINCT_PAIRS,
     DONE,
     FILLED,
     NEXT,
-    PAIRS,
     STAMP,
     STOP,
     TALLY_LISTED,
     TOTAL,
-    VERIFIED,
     Numbers,
     Out,
     Side,
@@ -152,7 +152,7 @@ def add_pair(
     """
     left, right, overlaps, q_counts, d_counts = out
     weight, other_weight = q[2][one], d[2][two]
-    tally[PAIRS] += 1
+    tally[DISTINCT_PAIRS] += 1
     tally[TOTAL] += weight * other_weight
     if q_counts.size > 0:
         q_counts[one] += other_weight
@@ -236,7 +236,7 @@ def join_bitmaps(
         k += 1
     state[NEXT] = k if k < q_weights.size else -1
     state[DONE] = done
-    tally[VERIFIED] = tally[CANDIDATES]
+    tally[COMPARISONS] = tally[CANDIDATES]
 
 
 Index = tuple[Array, Array, Array, Array, Array, Array, Array, Array]
@@ -400,7 +400,7 @@ def join_lists(
                     tally[CANDIDATES] += many
                     if positions and min(size - i, long - place) < min_overlap:
                         continue
-                    tally[VERIFIED] += many
+                    tally[COMPARISONS] += many
                     too_large = beyond(limits, size, long) if limits[4] else long + 1
                     done = join_units(
                         q,

@@ -112,7 +112,7 @@ class SearchProgress(NamedTuple):
     # index entries read so far; or without an index, pairs of admissible sizes compared
     # so far
     listed: int
-    candidates: int  # candidates verified so far
+    candidates: int  # candidates compared so far
     next: int | None  # the next part; None: the search is complete
 
 
@@ -130,7 +130,7 @@ class GpuSetSearch:
         sink: SetPairSink,
         capacity: int | None = None,
     ) -> None:
-        self._join, self._method, self._sink, self._verified = join, method, sink, 0
+        self._join, self._method, self._sink, self._compared = join, method, sink, 0
         self._capacity = (
             batch_capacity(method.chunk_bytes) if capacity is None else capacity
         )
@@ -155,7 +155,7 @@ class GpuSetSearch:
             self._join, bits, method.block, self._capacity, start
         ):
             self._verify(part.pairs)
-            yield SearchProgress(listed, self._verified, part.next)
+            yield SearchProgress(listed, self._compared, part.next)
 
     def _by_index(
         self, method: Filtered, lengths: Prefixes, start: int
@@ -164,7 +164,7 @@ class GpuSetSearch:
         met, bits = CommonTokens.of(join, lengths), self._bits()
         if grouped and start == 0:
             self._pair_members(lengths, groups_with_themselves(join, lengths), bits)
-            yield SearchProgress(0, self._verified, GROUP_PARTS if met.number else None)
+            yield SearchProgress(0, self._compared, GROUP_PARTS if met.number else None)
         first = max(start - GROUP_PARTS, 0) if grouped else start
         given = join, met, NO_BITS if grouped else bits, self._capacity, first
         for part in candidates(*given, positional=not isinstance(method, AllPairs)):
@@ -173,7 +173,7 @@ class GpuSetSearch:
             else:
                 self._verify(part.pairs)
             yield SearchProgress(
-                met.number, self._verified, _after_groups(part.next, grouped)
+                met.number, self._compared, _after_groups(part.next, grouped)
             )
 
     def _by_chunks(
@@ -195,7 +195,7 @@ class GpuSetSearch:
                 )
             else:
                 self._pair_members(lengths, own, bits)
-            yield SearchProgress(0, self._verified, GROUP_PARTS)
+            yield SearchProgress(0, self._compared, GROUP_PARTS)
         capacity = min(
             self._capacity, (method.chunk_bytes or SPARE_BYTES) // ENTRY_BYTES
         )
@@ -208,7 +208,7 @@ class GpuSetSearch:
                 self._accept(chunk.matches)
             if chunk.ends:
                 yield SearchProgress(
-                    filters.listed, self._verified, _after_groups(chunk.next, grouped)
+                    filters.listed, self._compared, _after_groups(chunk.next, grouped)
                 )
 
     def _bits(self) -> Bits:
@@ -226,17 +226,17 @@ class GpuSetSearch:
         verify_flat(
             self._join, pairs, self._method.verify, self._method.block, self._sink
         )
-        self._verified += len(pairs)
+        self._compared += len(pairs)
 
     def _verify_grouped(self, some: GroupedSets) -> None:
         verify_grouped(
             self._join, some, self._method.verify, self._method.block, self._sink
         )
-        self._verified += len(some.candidates)
+        self._compared += len(some.candidates)
 
     def _accept(self, matches: GpuSetMatches) -> None:
         accept(cupy.asarray(matches.pairs), cupy.asarray(matches.overlaps), self._sink)
-        self._verified += matches.compared
+        self._compared += matches.compared
 
 
 def _after_groups(following: int | None, grouped: bool) -> int | None:

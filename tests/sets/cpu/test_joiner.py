@@ -86,8 +86,8 @@ def check(left, right, rule, method):
     how = q, d, rule, method
     assert found_by(JOINER, 3, *how) == found_by(JOINER, 1, *how)
     counters = JOINER.counters(q, d, rule, method)
-    assert counters.pairs == len(expected)
-    assert counters.candidates >= counters.verified >= counters.pairs
+    assert counters.distinct_pairs == len(expected)
+    assert counters.candidates >= counters.comparisons >= counters.distinct_pairs
     assert method == "groupjoin" or counters.listed >= counters.candidates
     return q, d, expected
 
@@ -198,12 +198,14 @@ def test_ppjoin_without_bitmaps_is_the_published_one(threshold):
     plain, usual = (
         JOINER.counters(block, None, rule, PPJoin(words=words)) for words in (0, None)
     )
-    assert (plain.candidates, plain.verified) == filtered_by_prefixes(sets, rule)
-    assert plain.pairs == usual.pairs > 0
+    assert (plain.candidates, plain.comparisons) == filtered_by_prefixes(sets, rule)
+    assert plain.distinct_pairs == usual.distinct_pairs > 0
     # bitmaps reject sets before their tokens are looked at
     assert plain.candidates > usual.candidates
     every = JOINER.counters(block, None, rule, "allpairs")
-    assert plain.candidates <= every.candidates and plain.verified < every.verified
+    assert (
+        plain.candidates <= every.candidates and plain.comparisons < every.comparisons
+    )
     search = [
         joiner.SetSearch(block, None, rule, PPJoin(words=words))
         for words in (0, None, 4)
