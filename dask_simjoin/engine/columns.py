@@ -82,13 +82,12 @@ class GrowingColumns:
             column.resize(length, refcheck=False)
 
 
-def blocks(length: int, parts: int = 1) -> Iterator[slice]:
-    """Yield slices that cover `length` values. Each slice except the last has `BATCH
-    // parts` values.
+def blocks(length: int) -> Iterator[slice]:
+    """Yield slices that cover `length` values. Each slice except the last has `BATCH`
+    values.
     """
-    size = BATCH // parts
-    for start in range(0, length, size):
-        yield slice(start, min(start + size, length))
+    for start in range(0, length, BATCH):
+        yield slice(start, min(start + BATCH, length))
 
 
 def longer(values: np.ndarray, length: int) -> np.ndarray:

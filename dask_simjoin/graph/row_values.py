@@ -67,11 +67,6 @@ from dask_simjoin.tasks.shuffle import (
     labelled_counts,
 )
 
-FEW = 2
-"""At least this many merged partitions remain, because Dask expects several partitions
-to reduce.
-"""
-
 Dependents = dict[str, list["weakref.ref[Expr]"]]
 """Name of an expression -> weak references to the expressions that read it."""
 
@@ -123,7 +118,8 @@ def together(rows: Sequence[int]) -> Ranges:
     """Choose ranges (first, last + 1) of partitions to merge. `rows`: number of rows in
     each partition.
     """
-    most = min(PARTITION, -(-sum(rows) // FEW))
+    # two, because Dask expects several partitions to reduce
+    most = min(PARTITION, -(-sum(rows) // 2))
     found, first, size = [], 0, 0
     for n, own in enumerate(rows):
         if n > first and size + own > most:
@@ -220,7 +216,7 @@ class MergeablePartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
             return None
         rows = self._rows()
         groups = together(rows)
-        if not FEW <= len(groups) <= len(rows) // FEW:
+        if not 2 <= len(groups) <= len(rows) // 2:
             return None
         few = self._merged(
             groups,

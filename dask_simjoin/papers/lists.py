@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from dask_simjoin.catalog import Method
+from dask_simjoin.engine.filters.bounds import MAX_DIMS
 from dask_simjoin.errors import OptionError
 
 
@@ -245,7 +246,6 @@ SIDES = ("smaller", "left", "right")
 THREADS = (1, 2, 4, 8, 16, 32)
 OUTPUTS = ("staged", "ordered", "bounded")
 ASSIGNMENTS = ("query", "candidate")
-MAX_LISTS = 4097
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,12 @@ class ZOrder(BatchedMethod):
     def __post_init__(self) -> None:
         if not is_word(self.lists, "auto", "d+1", "log"):
             check_whole(
-                "ZOrder", "lists", self.lists, 1, MAX_LISTS, "'auto', 'd+1', 'log', or "
+                "ZOrder",
+                "lists",
+                self.lists,
+                1,
+                MAX_DIMS + 1,
+                "'auto', 'd+1', 'log', or ",
             )
         check_one_of("ZOrder", "shifts", self.shifts, SHIFTS)
         check_whole("ZOrder", "seed", self.seed, 0, 2**63 - 1)

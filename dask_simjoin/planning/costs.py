@@ -21,7 +21,7 @@ from dask_simjoin.planning.entity_chunks import (
 )
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec, making_tasks, parcels
-from dask_simjoin.sizes import HELD_SHARE, NANO, PARTS_PER_THREAD
+from dask_simjoin.sizes import HELD_SHARE, NANO, PARTS_PER_THREAD, SAMPLED
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,6 @@ EMBED_NUMBER = 15.0
 """Nanoseconds to compute a coordinate if the metric converts columns, as haversine
 does.
 """
-
-MIN_ROWS = 1 << 11
-"""Minimum number of queries per piece of work."""
 
 SPLIT = 0.5
 """Extra comparisons of rows from different chunks, as a fraction.
@@ -458,7 +455,7 @@ class Costs:
         if self.limits.gpu and self.limits.workers > 1:
             each = min(each, MAX_DEVICE_PIECE)
         piece = np.full(len(seconds), each)
-        limit = rows // MIN_ROWS
+        limit = rows // SAMPLED
         if row_bytes is not None:
             limit = np.minimum(max(2.0, row_bytes // 2), limit)
         if self.output.by_row and not self.limits.gpu:

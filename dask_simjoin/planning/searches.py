@@ -22,7 +22,7 @@ from dask_simjoin.metrics.norms import Norm, add, box_gap
 from dask_simjoin.planning.budget import Cause
 from dask_simjoin.planning.checks import check_blocks, check_outputs
 from dask_simjoin.planning.chunk_limits import SHARED_DIMS
-from dask_simjoin.planning.costs import MIN_ROWS, Costs
+from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.entity_chunks import JoinChunks, serpentine
 from dask_simjoin.planning.limits import NEED, Limits
 from dask_simjoin.planning.outputs import OutputSpec, rows_found, whole_slices
@@ -31,7 +31,7 @@ from dask_simjoin.planning.sample import FEW_ROWS
 from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import JoinStatistics
 from dask_simjoin.planning.work import ALONE, NO_PAIRS, SearchWork, Sharing
-from dask_simjoin.sizes import MIN_PART, MOMENT, NUMBER_BYTES, PROBED, SAMPLED
+from dask_simjoin.sizes import FEW, MIN_PART, MOMENT, NUMBER_BYTES, PROBED, SAMPLED
 
 GUESSED, ASKED = 1024, 256
 """To guess distances to neighbors, the neighbors of ASKED points among GUESSED points
@@ -46,9 +46,6 @@ It limits the time to compute distances from sample points to boxes.
 
 NEAR_SHARE = 0.55
 """If boxes are halved, each half keeps this fraction of the sample points."""
-
-PER_NEEDED = 8
-"""This many sample points per box and needed point give hardly looser bounds than all."""
 
 
 def neighbor_query(
@@ -302,7 +299,8 @@ def near_points(
     it. So the time grows little faster than the number of points and boxes.
     """
     few = max(SAMPLED, 2 * needed, MAX_WORK // max(1, lower.size))
-    enough = max(few, PER_NEEDED * needed * len(lower))
+    # more points per box give hardly tighter bounds
+    enough = max(few, FEW * needed * len(lower))
     halves = [(np.arange(len(lower)), x[:: max(1, len(x) // enough)])]
     while halves:
         boxes, points = halves.pop()
@@ -364,7 +362,7 @@ def find_sharing(
         return ALONE  # one task uses all threads
     if limits.workers > 1 and seconds.sum() < MOMENT:
         return ALONE
-    parts = max(1, min(limits.threads, rows // MIN_ROWS))
+    parts = max(1, min(limits.threads, rows // SAMPLED))
     return parts, min(limits.workers, parts)
 
 

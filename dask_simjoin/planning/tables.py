@@ -50,6 +50,7 @@ from dask_simjoin.planning.sample_pairs import (
     sample_pairs,
 )
 from dask_simjoin.planning.spatial_chunks import (
+    ClusterChunks,
     RegionPairs,
     cluster_chunks,
     reach_chunks,
@@ -62,12 +63,6 @@ from dask_simjoin.sizes import SAMPLED
 
 MAX_REGIONS = 1 << 14
 """Largest number of regions of spatial chunks."""
-
-WIDEST = 1.0
-"""Chunks with halos of twice the distance are used if all halos together have at most
-this many rows per row of the table.
-
-With larger halos, comparing chunks of neighboring regions visits fewer rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -427,7 +422,7 @@ class JoinStatistics:
             wide = cluster_chunks(*first, threshold, left.offsets, shuffle)
             # the factor 2 is the same as for other chunks with halos
             fits = wide.rows.max(initial=0.0) <= 2 * max_rows[0]
-            if fits and wide.halo_rows.sum() <= WIDEST * left.rows:
+            if fits and pay(wide, left.rows):
                 return wide
         queries = region_chunks(*first, threshold, max_rows[0], left.offsets, shuffle)
         if len(self.each) == 1:
@@ -440,6 +435,15 @@ class JoinStatistics:
         return RegionPairs(
             queries, reach_chunks(right.points, regions, norm, away, *rest)
         )
+
+
+def pay(chunks: ClusterChunks, rows: float) -> bool:
+    """Return whether chunks with halos of twice the distance are worthwhile.
+
+    `rows`: rows of the table. If the halos have more rows than it, comparing chunks of
+    neighboring regions visits fewer.
+    """
+    return bool(chunks.halo_rows.sum() <= rows)
 
 
 def lists_pairs(blocks: np.ndarray, spec: JoinSpec) -> bool:

@@ -12,14 +12,13 @@ import numpy as np
 from dask_simjoin.engine.base import (
     frames_for,
 )
-from dask_simjoin.engine.columns import blocks
 from dask_simjoin.engine.compat import inverse_of, module_of, to_host
 from dask_simjoin.engine.ids import as_id_keys, from_id_keys, joined
 from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Values
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.sizes import BATCH
+from dask_simjoin.sizes import BATCH, IN_CACHE
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.left_out import filled, kept_rows
@@ -38,13 +37,6 @@ from dask_simjoin.tasks.pairs import (
     unmatched,
     unmatched_places,
 )
-
-TEMPORARIES = 16
-"""If the work on a block of rows needs several temporary arrays, blocks are smaller by
-this factor.
-
-Otherwise memory grows, because glibc may keep large arrays after they are freed.
-"""
 
 
 @sent_by_fields
@@ -396,8 +388,8 @@ def _compressed(
     kind = np.int32 if n - 1 <= np.iinfo(np.int32).max else np.int64
     used, values = 0, totals.reshape(-1)
     rows, ranks = np.empty(n * k, kind), np.empty(n * k, np.int64)
-    for some in blocks(n * k, TEMPORARIES):
-        there = np.flatnonzero(found[some] >= 0) + some.start
+    for start in range(0, n * k, IN_CACHE):
+        there = np.flatnonzero(found[start : start + IN_CACHE] >= 0) + start
         to = slice(used, used + len(there))
         rows[to], ranks[to] = np.divmod(there, k)
         found[to], values[to], used = found[there], values[there], to.stop

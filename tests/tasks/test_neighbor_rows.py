@@ -37,5 +37,5 @@ def test_blocks_of_few_neighbors_give_the_same_rows(monkeypatch, keep):
     want = frame.simjoin.knn_join(**options)
     assert 0 < len(want) < 1200
     monkeypatch.setattr(neighbor_rows, "BATCH", 7)
-    monkeypatch.setattr(neighbor_rows, "TEMPORARIES", 1 << 18)
+    monkeypatch.setattr(neighbor_rows, "IN_CACHE", 1)
     pd.testing.assert_frame_equal(frame.simjoin.knn_join(**options), want)

@@ -25,7 +25,7 @@ from tests.support.profiles import examples
 def any_halos():
     """Halos of any size."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tables, "WIDEST", 1e9)
+        patched.setattr(tables, "pay", lambda chunks, rows: True)
         yield
 
 
