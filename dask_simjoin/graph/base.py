@@ -48,15 +48,13 @@ from dask_simjoin.graph.dask_private import (
     persist_without_token,
 )
 from dask_simjoin.graph.records import RUNS, Recorded
+from dask_simjoin.graph.standstill import OURS
 from dask_simjoin.metrics.norms import Series
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.sizes import FEW, HELD_PER_THREAD
 
 Layer = dict[Any, Any]
 """Tasks of an expression, by key."""
-
-OURS = "simjoin_"
-"""Prefix of the keys of all tasks in joins."""
 
 
 class LabelledExpr(Expr):

@@ -46,8 +46,8 @@ import numpy as np
 from distributed import Client, Scheduler, Status
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from dask_simjoin.graph.base import OURS
 from dask_simjoin.graph.dask_private import key_split
+from dask_simjoin.graph.standstill import OURS
 from dask_simjoin.planning.chunk_limits import EVEN
 from dask_simjoin.request.options import current_client
 from dask_simjoin.sizes import KEPT, MARGIN, NANO

@@ -37,11 +37,11 @@ from dask_simjoin.sizes import TRIES
 
 LOG = logging.getLogger("dask_simjoin")
 
+OURS = "simjoin_"
+"""Prefix of the keys of all tasks in joins."""
+
 TOPIC = "simjoin-standstill"
 """Topic of the events that workers log when they are stuck."""
-
-OURS = "simjoin"
-"""Prefix of the names of this package's tasks."""
 
 FULL = "P2POutOfDiskError"
 """The error of Dask's p2p shuffle if the disk of a worker is full."""
