@@ -11,7 +11,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import in_table
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame
-from dask_simjoin.planning.partition import check_summaries, summarise_ids
+from dask_simjoin.planning.unique_ids import check_summaries, summarise_ids
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.closest import RowPairs
 from dask_simjoin.tasks.matches import measured

@@ -29,7 +29,7 @@ from dask_simjoin.disk_index.types import ID, SEQ, VERSION, KeyFile
 from dask_simjoin.engine.base import frames_for, frames_of_library
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.planning.partition import id_keys
+from dask_simjoin.planning.unique_ids import id_keys
 from dask_simjoin.request.messages import NO_UNICODE, listed, shown
 from dask_simjoin.sizes import FEW, PAIRS_AT_ONCE, PARTITION
 

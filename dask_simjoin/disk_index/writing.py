@@ -45,7 +45,7 @@ from dask_simjoin.graph.source import optimise_in_place as optimised
 from dask_simjoin.graph.workers import check_sending
 from dask_simjoin.metrics.norms import Frame, reach
 from dask_simjoin.planning.entity_chunks import Piece
-from dask_simjoin.planning.partition import id_keys, points
+from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.resources import (
     can_move,
     limits_for,
@@ -55,6 +55,7 @@ from dask_simjoin.planning.resources import (
 from dask_simjoin.planning.spatial_chunks import NO_HALO
 from dask_simjoin.planning.table import TableSummary, summarise_table
 from dask_simjoin.planning.tables import MAX_REGIONS
+from dask_simjoin.planning.unique_ids import id_keys
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.sizes import PARTITION
 from dask_simjoin.tasks.chunks import Fingerprint, check_source

@@ -40,7 +40,7 @@ def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
             f"{describe_ids(id)} are of dtype {ids.dtype} in a partition, and some are "
             "not values of "
             f"the frame's dtype {dtype}, so one id can differ between partitions. "
-            f"{_remedy(id)}"
+            f"{remedy_of_ids(id)}"
         )
     return cast
 
@@ -150,12 +150,12 @@ def as_id_keys(ids: Ids, places: Array, threads: int = 1) -> Array:
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
     values: Array = None  # None: the position is the key
-    if on_gpu(ids) and not _is_range(ids):
+    if on_gpu(ids) and not is_range(ids):
         if ids.hasnans:
             return None
         values = values_of(ids.astype("int64") if ids.dtype != "uint64" else ids)
         return values.view("int64")[places]
-    if not _is_range(ids):
+    if not is_range(ids):
         values = ids.to_numpy()
         if not values.dtype.isnative:
             values = values.astype(values.dtype.newbyteorder("="))
@@ -204,12 +204,12 @@ def from_id_keys(labels: Array, ids: Ids) -> Values:
     )
 
 
-def _is_range(ids: Ids) -> bool:
+def is_range(ids: Ids) -> bool:
     """Return whether the ids are a RangeIndex, of pandas or cuDF."""
     return hasattr(ids, "start") and hasattr(ids, "step")
 
 
-def _remedy(id: Hashable | None) -> str:
+def remedy_of_ids(id: Hashable | None) -> str:
     other = (
         "id= with a column of unique values"
         if id is None

@@ -53,17 +53,7 @@ from dask_simjoin.planning.data_warnings import raise_warnings
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec
-from dask_simjoin.planning.partition import (
-    RIGHT,
-    check_summaries,
-    check_suspects,
-    key_buckets,
-    points,
-    repeated_keys,
-    summarise,
-    summarise_parts,
-    suspected,
-)
+from dask_simjoin.planning.partition import RIGHT, points, summarise, summarise_parts
 from dask_simjoin.planning.plan import Plan, make_plan
 from dask_simjoin.planning.resources import (
     check_folder,
@@ -72,6 +62,13 @@ from dask_simjoin.planning.resources import (
     shuffle_method,
 )
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
+from dask_simjoin.planning.unique_ids import (
+    check_summaries,
+    check_suspects,
+    key_buckets,
+    repeated_keys,
+    suspected,
+)
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 from dask_simjoin.sizes import ENTRY_BYTES, READ_BYTES, SPARE_BYTES

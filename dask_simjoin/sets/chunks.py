@@ -24,8 +24,8 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids
 from dask_simjoin.planning.budget import Cause, room_now
 from dask_simjoin.planning.checks import check_rows
 from dask_simjoin.planning.left_out import LeftOut, LeftOutRows, left_out_in_words
-from dask_simjoin.planning.partition import check_summaries, summarise_ids
 from dask_simjoin.planning.size_blocks import SizeBlocks
+from dask_simjoin.planning.unique_ids import check_summaries, summarise_ids
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import RowSpec
 from dask_simjoin.sets.columns import occurrences, presence

@@ -19,8 +19,9 @@ from dask_simjoin.errors import in_table
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import Cause, limits_now, within_memory
 from dask_simjoin.planning.outputs import PAIRS
-from dask_simjoin.planning.partition import RIGHT, check_summaries
+from dask_simjoin.planning.partition import RIGHT
 from dask_simjoin.planning.resources import limits_for, plain_threads
+from dask_simjoin.planning.unique_ids import check_summaries
 from dask_simjoin.request.options import MAX_WHOLE
 from dask_simjoin.request.requests import INNER, KEEPS
 from dask_simjoin.sets.best import best_of_block, best_rows

@@ -26,7 +26,7 @@ from dask_simjoin.planning.checks import (
 from dask_simjoin.planning.estimate import Estimate, block_of, estimate
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec, whole_slices
-from dask_simjoin.planning.partition import RIGHT, IdSummary, summarise_ids
+from dask_simjoin.planning.partition import RIGHT
 from dask_simjoin.planning.plan import Memory, Result, Tables
 from dask_simjoin.planning.resources import Disk, bytes_needed
 from dask_simjoin.planning.sample import Sample, sample_size
@@ -39,6 +39,7 @@ from dask_simjoin.planning.size_blocks import (
     heavy_first,
     size_blocks,
 )
+from dask_simjoin.planning.unique_ids import IdSummary, summarise_ids
 from dask_simjoin.planning.work import PairWork
 from dask_simjoin.request.spec import RowSpec
 from dask_simjoin.sets import token_ids

@@ -32,7 +32,6 @@ from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.partition import (
     RIGHT,
     PartitionScan,
-    check_summaries,
     limits,
     narrow_points,
     points,
@@ -42,6 +41,7 @@ from dask_simjoin.planning.partition import (
 from dask_simjoin.planning.plan import Plan, make_plan
 from dask_simjoin.planning.sample import box
 from dask_simjoin.planning.tables import JoinStatistics, join_statistics
+from dask_simjoin.planning.unique_ids import check_summaries
 from dask_simjoin.request.options import MAX_WHOLE
 from dask_simjoin.request.spec import ChunkOptions, JoinSpec
 from dask_simjoin.sizes import BATCH, SAMPLED

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.errors import DuplicateIdError
-from dask_simjoin.planning import partition
+from dask_simjoin.planning import unique_ids
 from tests.engine.test_ids import REMEDY, WHERE, assert_refused, days, named
 from tests.support.frames import computed, lay
 from tests.support.oracle import as_set, assert_same_pairs
@@ -181,7 +181,9 @@ def test_ids_are_compared_in_buckets_that_fit_the_budget(kind):
 
 
 def test_ids_whose_keys_collide_are_compared_themselves(monkeypatch):
-    monkeypatch.setattr(partition, "id_keys", lambda ids: np.zeros(len(ids), np.uint64))
+    monkeypatch.setattr(
+        unique_ids, "id_keys", lambda ids: np.zeros(len(ids), np.uint64)
+    )
     frame = pd.DataFrame({"x": np.arange(3000.0) * 9}, index=_shuffled_ids("text"))
     split = dd.from_map(
         lambda n: frame.iloc[n : n + 1500], [0, 1500], meta=frame.iloc[:0]
