@@ -38,7 +38,7 @@ from dask_simjoin.errors import (
     UnsupportedFrameError,
 )
 from dask_simjoin.metrics.norms import Columns, Frame, Series
-from dask_simjoin.planning.checks import DROPNA
+from dask_simjoin.planning.coordinate_checks import DROPNA
 from dask_simjoin.planning.resources import allowed_cores
 from dask_simjoin.request import clusters
 from dask_simjoin.request.columns import example_of, has_column, is_frame

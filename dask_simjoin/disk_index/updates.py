@@ -74,7 +74,7 @@ from dask_simjoin.errors import (
     Remedy,
 )
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.planning.checks import without_dropna
+from dask_simjoin.planning.coordinate_checks import without_dropna
 from dask_simjoin.planning.data_warnings import raise_warnings, warnings_of_index
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import NO_UNICODE, counted, is_unicode, listed, shown

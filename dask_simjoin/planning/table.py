@@ -8,7 +8,7 @@ import numpy as np
 
 from dask_simjoin.engine.compat import row_bytes
 from dask_simjoin.errors import CoordinateError, in_table
-from dask_simjoin.planning.checks import check_radii, resolve_dims
+from dask_simjoin.planning.coordinate_checks import check_radii, resolve_dims
 from dask_simjoin.planning.entity_chunks import Sources
 from dask_simjoin.planning.left_out import LeftOut, merged_reasons
 from dask_simjoin.planning.partition import PartitionSummary, supports_narrow

@@ -20,8 +20,8 @@ from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.gates import values_of
 from dask_simjoin.metrics.norms import reach
-from dask_simjoin.planning.checks import check_totals
 from dask_simjoin.planning.chunk_limits import EVEN, ONE_PER_WORKER, ChunkLimits
+from dask_simjoin.planning.coordinate_checks import check_totals
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.data_warnings import (
     DataWarning,
