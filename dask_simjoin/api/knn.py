@@ -15,12 +15,10 @@ from dask_simjoin.engine.base import searcher_for
 from dask_simjoin.errors import UnitsWarning
 from dask_simjoin.metrics.distances import Haversine
 from dask_simjoin.metrics.norms import Frame, Series
-from dask_simjoin.planning.data_warnings import (
+from dask_simjoin.planning.data_warnings import MIN_ROWS, DataWarning, raise_warnings
+from dask_simjoin.planning.kilometers import (
     KILOMETERS,
-    MIN_ROWS,
-    DataWarning,
     far_from_max_distance,
-    raise_warnings,
     small_distance,
 )
 from dask_simjoin.planning.partition import points

@@ -68,7 +68,7 @@ from dask_simjoin.engine.protocols import Edges, SearchLayout
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import free_memory
 from dask_simjoin.planning.checks import check_edges, check_samples
-from dask_simjoin.planning.data_warnings import count_copies
+from dask_simjoin.planning.kilometers import count_copies
 from dask_simjoin.planning.outputs import (
     CLUSTERS,
     COUNTS,

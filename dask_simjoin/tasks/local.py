@@ -19,11 +19,8 @@ from dask_simjoin.engine.base import frames_for, frames_of_library
 from dask_simjoin.engine.process import in_turns, numbers_apart, together
 from dask_simjoin.metrics.norms import Array, Frame, Series, SparseMatrix
 from dask_simjoin.planning.budget import Cause, limits_now, within_memory
-from dask_simjoin.planning.data_warnings import (
-    count_copies,
-    naming_causes,
-    raise_if_none,
-)
+from dask_simjoin.planning.data_warnings import naming_causes, raise_if_none
+from dask_simjoin.planning.kilometers import count_copies
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import COUNTS, LISTS, PAIRS, OutputSpec, directions
 from dask_simjoin.planning.plan import Plan
