@@ -100,48 +100,59 @@ def libraries(of: Found) -> Rows:
     pairs, dense = of["gpu joins before"], "self-joins, 16 to 90 columns"
     core = f"{count(labels['core rows'])} core rows"
     rows = [
-        [blocks, "self-joins, 2 to 64 columns", cuml(pairs, "cuml brute"), "joins"],
+        [
+            blocks,
+            "self-joins, 2 to 64 columns",
+            cuml(pairs, "cuml brute"),
+            'joins --peers "cuml brute"',
+        ],
         [
             ball,
             "self-joins, 2 to 16 columns",
             cuml(of["gpu joins"], "cuml rbc"),
-            "joins",
+            'joins --peers "cuml rbc"',
         ],
         [
             blocks,
             "10 nearest neighbors, 1M rows, 2-D",
             f"{count(near['rows with other neighbours'])} rows with other neighbors",
-            "nearest",
+            "nearest --rows unif2d",
         ],
         [
             ball,
             "DBSCAN, 10M rows, 2-D",
             f"{core} and {count(labels['noise'])} rows of noise",
-            "clusters",
+            'clusters --points uniform --peers "cuml rbc"',
         ],
         [
             "cuML",
             "HDBSCAN, 1M rows, 64-D",
             f"{count(groups)} rows with other labels",
-            "hdbscan",
+            "hdbscan --points 1000000x64",
         ],
-        ["cuVS", dense, rival(of["libraries"], "cuVS, brute force"), "rivals"],
+        [
+            "cuVS",
+            dense,
+            rival(of["libraries"], "cuVS, brute force"),
+            'rivals --rivals "cuVS, brute force"',
+        ],
         [
             "cuBLAS",
             "up to 384 columns",
             rival(of["libraries"], "cuBLAS, float32"),
-            "rivals",
+            'rivals --rivals "cuBLAS, float32"',
         ],
         [
             "faiss",
             "up to 960 columns",
             rival(of["faiss"], "faiss, brute force"),
-            "rivals",
+            'rivals --rivals "faiss, brute force"',
         ],
     ]
     table = [[*row[:3], "float32", f"`gpu.{row[3]}`"] for row in rows]
     rounded = rival(of["libraries"], "cuBLAS, TF32")
-    table.append(["cuBLAS", "up to 384 columns", rounded, "TF32", "`gpu.rivals`"])
+    command = '`gpu.rivals --rivals "cuBLAS, TF32"`'
+    table.append(["cuBLAS", "up to 384 columns", rounded, "TF32", command])
     return table
 
 
@@ -161,7 +172,13 @@ def programs(of: Found) -> Rows:
         ["MiSTIC", "up to 960 columns, none negative", "faiss", unsigned],
     ]
     return [
-        [name, data, rival(of[file], name), how, "`gpu.rivals`"]
+        [
+            name,
+            data,
+            rival(of[file], name),
+            how,
+            f"`gpu.rivals --programs FOLDER --rivals {name}`",
+        ]
         for name, data, file, how in rows
     ]
 
@@ -187,7 +204,13 @@ def cpus(of: Found) -> Rows:
     flat, dims = "faiss, flat index", "8 to 64 columns"
     places = "50,000 points, as on a map or near 0"
     rows = [
-        [flat, dims, joined(of["joins"]["rows"].values(), "faiss"), "float32", "joins"],
+        [
+            flat,
+            dims,
+            joined(of["joins"]["rows"].values(), "faiss"),
+            "float32",
+            "joins --peers faiss",
+        ],
         [flat, places, cpu(errors, "faiss-cpu"), "float32", "errors"],
         [
             "scikit-learn, brute force",
@@ -215,31 +238,31 @@ def cpus(of: Found) -> Rows:
             "DBSCAN, 1M rows, 2 to 5 columns",
             clustered(of["dbscan"]),
             "float64",
-            "dense_clusters",
+            "dense_clusters --peers dbscan",
         ],
         [
             "C++ by Mann et al.",
             "Jaccard joins of 20,000 texts",
             f"up to {count(rounded)} pairs missed",
             "rounded thresholds",
-            "sets",
+            "sets FOLDER --sets texts --reference PROGRAM",
         ],
         [
             "datasketch, MinHash LSH",
             "Jaccard joins",
             f"up to {count(lost)} of {count(pairs)} pairs missed",
             "hashes, approximate",
-            "sets_peers",
+            "sets_peers FOLDER --tools datasketch",
         ],
     ]
     return [[*row[:4], f"`cpu.{row[4]}`"] for row in rows]
 
 
 def wrong(*files: Found) -> Rows:
-    """Tabulate what other tools returned wrongly, and by which benchmark."""
+    """Tabulate what other tools returned wrongly, and what repeats it."""
     of = dict(zip(FILES, files, strict=True))
     return [
-        ["tool", "data", "wrong results", "computes in", "benchmark"],
+        ["tool", "data", "wrong results", "computes in", "command"],
         *libraries(of),
         *programs(of),
         *cpus(of),

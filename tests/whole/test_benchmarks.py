@@ -1,10 +1,13 @@
 """The benchmarks run: what they measure is read by hand."""
 
+import argparse
 import ast
 import gc
 import importlib.util
 import json
+import re
 import runpy
+import shlex
 import subprocess
 import sys
 
@@ -465,3 +468,27 @@ def test_few_rows_through_dask_are_timed_and_shown(tmp_path, monkeypatch, capsys
     head, *lines = TABLES["small"](report)
     assert len(lines) == 5 and {len(line) for line in lines} == {len(head)} == {6}
     assert lines[0][0] == "300 x 2, `self_join`" and lines[-1][1] == lines[-1][-1] == ""
+
+
+WRONG_RESULTS = ROOT / "docs" / "benchmarks" / "wrong-results.md"
+WRONG = re.findall(r"\| `((?:cpu|gpu)\.[^`]*)` \|$", WRONG_RESULTS.read_text(), re.M)
+
+
+@pytest.mark.parametrize("command", sorted(set(WRONG)))
+def test_commands_of_wrong_results_are_understood(command, monkeypatch):
+    name, *options = shlex.split(command)
+    if name.startswith("gpu."):
+        pytest.importorskip("cudf")
+    parse = argparse.ArgumentParser.parse_args
+
+    def parsed(parser, *given):
+        parse(parser, *given)
+        raise SystemExit("parsed")
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parsed)
+    assert run(monkeypatch, "benchmarks", name, *options) == "parsed"
+
+
+def test_each_tool_with_wrong_results_has_a_command():
+    lines = WRONG_RESULTS.read_text().count("\n| ")
+    assert len(WRONG) == lines - 1 > 20  # one line is the header
