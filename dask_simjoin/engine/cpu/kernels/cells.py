@@ -24,7 +24,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.components import root_of, unite
-from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source, kernel
+from dask_simjoin.engine.cpu.kernels.jit import (
+    device_function,
+    inline_function,
+    inline_source,
+    kernel,
+)
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.sweep import sweep_near
 from dask_simjoin.engine.cpu.kernels.tile_simd import NONE, ONE, count_bits, lowest_bit
@@ -310,6 +315,39 @@ def find_cores(
                 )
 
 
+@inline_function
+def _near(
+    cols: Array, i: int, j: int, stop: int, threshold: float, norm: Kind
+) -> np.uint64:
+    """Return a mask of the points near point `i`, among `SWEEP_LANES` points from `j`
+    on that are before `stop`.
+    """
+    base, stride = cols.ctypes.data, cols.strides[0]
+    return sweep_near(
+        cols.shape[0], base, stride, j, stop, base + 8 * i, stride, threshold, norm, 0
+    )
+
+
+@inline_function
+def _unite_near(
+    cols: Array,
+    i: int,
+    begin: int,
+    stop: int,
+    threshold: float,
+    norm: Kind,
+    forest: int,
+) -> None:
+    """Unite the set of point `i` with those of all near points in `begin` ... `stop`
+    - 1.
+    """
+    for j in range(begin, stop, SWEEP_LANES):
+        near = _near(cols, i, j, stop, threshold, norm)
+        while near != NONE:
+            unite(forest, i, j + lowest_bit(near))
+            near &= near - ONE
+
+
 @kernel
 def tie_cells(
     cols: Array,
@@ -324,8 +362,7 @@ def tie_cells(
     """Initialize the forest for the cells `begin` ... `end` - 1: unite near points of
     the same cell.
     """
-    dims, forest = cols.shape[0], parent.ctypes.data
-    base, stride = cols.ctypes.data, cols.strides[0]
+    forest = parent.ctypes.data
     for c in range(begin, end):
         first, stop = starts[c], starts[c + 1]
         for i in range(first, stop):
@@ -333,22 +370,7 @@ def tie_cells(
         if all_near[c]:
             continue
         for i in range(first, stop):
-            for j in range(i + 1, stop, SWEEP_LANES):
-                near = sweep_near(
-                    dims,
-                    base,
-                    stride,
-                    j,
-                    stop,
-                    base + 8 * i,
-                    stride,
-                    threshold,
-                    norm,
-                    0,
-                )
-                while near != NONE:
-                    unite(forest, i, j + lowest_bit(near))
-                    near &= near - ONE
+            _unite_near(cols, i, i + 1, stop, threshold, norm, forest)
 
 
 @device_function
@@ -369,7 +391,6 @@ def _near_cells(
         return False
     if largest_total(low, high, c, e, norm) <= threshold:
         return True
-    dims, base, stride = cols.shape[0], cols.ctypes.data, cols.strides[0]
     for i in range(starts[c], starts[c + 1]):
         if point_total(cols, i, low, high, e, norm) > threshold:
             continue
@@ -378,21 +399,7 @@ def _near_cells(
             # are farther away
             if cols[sweep, j] - cols[sweep, i] > reach:
                 break
-            if (
-                sweep_near(
-                    dims,
-                    base,
-                    stride,
-                    j,
-                    starts[e + 1],
-                    base + 8 * i,
-                    stride,
-                    threshold,
-                    norm,
-                    0,
-                )
-                != NONE
-            ):
+            if _near(cols, i, j, starts[e + 1], threshold, norm) != NONE:
                 return True
     return False
 
@@ -408,24 +415,8 @@ def _link_cells(
     forest: int,
 ) -> None:
     """Unite the sets of any two near points, one of cell `c` and one of cell `e`."""
-    dims, base, stride = cols.shape[0], cols.ctypes.data, cols.strides[0]
     for i in range(starts[c], starts[c + 1]):
-        for j in range(starts[e], starts[e + 1], SWEEP_LANES):
-            near = sweep_near(
-                dims,
-                base,
-                stride,
-                j,
-                starts[e + 1],
-                base + 8 * i,
-                stride,
-                threshold,
-                norm,
-                0,
-            )
-            while near != NONE:
-                unite(forest, i, j + lowest_bit(near))
-                near &= near - ONE
+        _unite_near(cols, i, starts[e], starts[e + 1], threshold, norm, forest)
 
 
 @kernel
