@@ -175,6 +175,10 @@ def test_weights_and_limits_say_where_it_is_cut():
     regions = make_regions(x, weight, np.zeros(1), np.ones(1), 0.0, 300.0, 2)
     # half of the weight
     assert len(regions) == 2 and abs(regions.split[0] - 0.277) < 0.02
+    # all weights are equal, or nearly
+    for some in (np.ones(100), np.linspace(1, 1.001, 100)):
+        even = make_regions(x, some, np.zeros(1), np.ones(1), 0.0, 40.0, 3)
+        assert np.allclose(even.split, [1 / 3, 2 / 3], atol=0.02)
     # all are near
     assert len(make_regions(x, weight, np.zeros(1), np.ones(1), 10.0, 300.0, 9)) == 1
     # none has too many
