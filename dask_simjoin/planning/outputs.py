@@ -78,7 +78,7 @@ def needs_counts(found: Estimate, size: float, spec: JoinSpec, limits: Limits) -
     """Return whether pairs must be counted, so that no partition of the result is
     larger than planned.
 
-    `size`: bytes of the result.
+    `size`: bytes of the result of a block pair.
     """
     chosen = limits.chosen or spec.settings.output is not None
     room = 0 if chosen or limits.gpu else limits.memory or limits.shared or 0

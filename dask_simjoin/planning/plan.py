@@ -492,14 +492,16 @@ def _divide_pairs(
     slices = whole_slices(max_rows, result.pair_bytes, limits)
     if not output.materialise:
         return slices.astype(np.int64), False
-    size, rows = float(max_rows.sum()) * result.pair_bytes, statistics.left.rows
+    sizes, rows = max_rows * result.pair_bytes, statistics.left.rows
     if cut.chunks.kind == "replicated":
         pieces = int(parts.max(initial=1))
-        how = size, rows, spec, limits, pieces
+        how = float(sizes.sum()), rows, spec, limits, pieces
         slices, even = query_slices(slices, estimate, *how)
     else:
+        # a partition has pairs of one block pair only
+        largest = float(sizes.max(initial=0.0))
         even = bool((slices == 1).all()) or not needs_counts(
-            estimate, size, spec, limits
+            estimate, largest, spec, limits
         )
         slices = np.maximum(slices, parts)
     two = len(statistics.each) > 1
