@@ -463,10 +463,14 @@ class Costs:
             enough = seconds / (seconds / whole * self.limits.threads).clip(1)
             piece = np.maximum(piece, np.minimum(NANO * ROW_OF_PIECE * rows, enough))
         wanted = np.ceil(seconds / piece - 0.25).clip(1)
-        # round up to a multiple of the threads, so that each thread gets equally many
-        # pieces
-        if len(wanted) == 1 and wanted[0] > 1:
-            wanted = np.ceil(wanted / self.limits.threads) * self.limits.threads
+        # round up to a multiple of the threads that join a block pair, so that each
+        # thread gets equally many pieces
+        threads = 1
+        if len(wanted) == 1:
+            threads = self.limits.threads
+        elif self.limits.cluster and len(wanted) == self.limits.workers:
+            threads = self.limits.together
+        wanted = np.where(wanted > 1, np.ceil(wanted / threads) * threads, wanted)
         pieces = np.minimum(wanted, limit.clip(1)).astype(np.int64)
         # cutting saves at most the time of the longest piece, which others wait for
         further = NANO * CLUSTER_TASK * float((pieces - 1).sum())

@@ -68,6 +68,15 @@ def test_the_work_of_one_block_pair_is_cut_for_all_threads_alike(threads):
         )
 
 
+def test_the_work_of_each_worker_is_cut_for_its_threads_alike():
+    have = Limits(16, 2**33, True, workers=4, together=4)
+    made = Costs("sweep", 2, (1.0, 1.0), 64e6, COUNTS, have)
+    for seconds in (np.full(4, 2.3), np.array([1.0, 0.7, 0.9, 0.01])):
+        parts = made.pieces(seconds, np.full(4, 16e6), None)
+        assert (parts[seconds > 0.1] % 4 == 0).all()
+        assert (parts[seconds < 0.1] == 1).all()
+
+
 def test_a_search_costs_more_than_a_look():
     look, search = (
         Costs("tiles", 4, (0.1, 0.2), 1e5, goal, Limits(2))
