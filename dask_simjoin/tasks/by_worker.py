@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of
@@ -57,9 +58,15 @@ def pack_partitions(
     *partitions: Frame,
 ) -> list[Parcel]:
     """Pack partitions, and return one parcel for each chunk, with only the rows of that
-    chunk and of its halo. Positions are sent as uint32 if they fit.
+    chunk and of its halo. Positions are sent as uint32 if they fit. Ids are not sent if
+    they are the positions.
     """
-    sizes, how = [len(partition) for partition in partitions], (chunks, spec, with_ids)
+    numbered = with_ids and all(
+        _are_positions(partition, int(chunks.offsets[fingerprint[0]]), spec)
+        for partition, fingerprint in zip(partitions, fingerprints, strict=True)
+    )
+    sizes = [len(partition) for partition in partitions]
+    how = chunks, spec, with_ids and not numbered
     packing = [
         functools.partial(_pack, *how, fingerprints[first:last], partitions[first:last])
         for first, last in _batches(sizes)
@@ -71,7 +78,24 @@ def pack_partitions(
     joining = (
         functools.partial(_of_chunk, parcels, c, example) for c in range(len(chunks))
     )
-    return together(list(joining), threads)
+    found = together(list(joining), threads)
+    if numbered:
+        for parcel in found:
+            parcel["numbered"] = True
+    return found
+
+
+def _are_positions(partition: Frame, first: int, spec: JoinSpec) -> bool:
+    """Return whether the ids of a partition's rows are their positions in the frame.
+    `first`: position of its first row.
+    """
+    ids = partition.index
+    return (
+        spec.id is None
+        and isinstance(ids, pd.RangeIndex)
+        and (ids.start, ids.step) == (first, 1)
+        and spec.id_dtype in (None, ids.dtype)
+    )
 
 
 def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:

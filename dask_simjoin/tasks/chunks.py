@@ -384,18 +384,26 @@ def concat_points(
     xp = module_of(parts[0])
     if len(parts) == 1 or xp is not np:
         return parts[0] if len(parts) == 1 else xp.concatenate(parts)
-    ends = np.cumsum([0, *map(len, parts)])
     out = np.empty(
-        (int(ends[-1]), parts[0].shape[1]), parts[0].dtype, order=_order(layout)
+        (sum(map(len, parts)), parts[0].shape[1]),
+        parts[0].dtype,
+        order=_order(layout),
     )
+    copy_parts(parts, out, threads)
+    return out
+
+
+def copy_parts(parts: list[Array], out: np.ndarray, threads: int) -> None:
+    """Copy arrays on the host to `out`, one after the other, with several threads."""
+    ends = np.cumsum([0, *map(len, parts)])
 
     def copy(start: int, stop: int) -> None:
         first, last = np.searchsorted(ends, [start, stop])
         for part, at in zip(parts[first:last], ends[first:last].tolist(), strict=True):
             out[at : at + len(part)] = part
 
-    shared_out(copy, len(out), threads, min_items=numbers_apart(out.shape[1]))
-    return out
+    dims = out.shape[1] if out.ndim > 1 else 1
+    shared_out(copy, len(out), threads, min_items=numbers_apart(dims))
 
 
 def indexed(

@@ -23,6 +23,7 @@ from dask_simjoin.tasks.chunks import (
     Fingerprint,
     ReadRows,
     concat_points,
+    copy_parts,
     indexed,
     read_piece,
     read_points,
@@ -51,6 +52,8 @@ class Parcel(TypedDict):
     # (ends[0]), and its halo (ends[1])
     ends: np.ndarray
     ids: NotRequired[Ids]
+    # whether the ids of the rows are their positions, so that `ids` is missing
+    numbered: NotRequired[bool]
     kept: NotRequired[Frame]
     own_limit: NotRequired[Array]
 
@@ -217,7 +220,12 @@ def joined_rows(
 ) -> tuple[Array, Array]:
     """Return the coordinates (n, d) and the positions (n,) of all rows in some spans."""
     x = concat_points([parcel["x"][a:b] for parcel, a, b in spans], layout, threads)
-    position = concat_field("position", spans, example)
+    if module_of(x) is np:
+        position = np.empty(len(x), np.int64)
+        parts = [parcel["position"][a:b] for parcel, a, b in spans]
+        copy_parts(parts, position, threads)
+    else:
+        position = concat_field("position", spans, example)
     return x.astype(np.float64, copy=False), position.astype(np.int64, copy=False)
 
 
@@ -232,11 +240,17 @@ def indexed_spans(
     """Index the rows in some spans. `x`, `position`: coordinates and positions of these
     rows.
     """
-    some = spans[0][0]
-    with_ids = "ids" in some
-    ids = frames_for(example).index(position)
-    if with_ids:
-        ids = joined([parcel["ids"][a:b] for parcel, a, b in spans])
+    some, frames = spans[0][0], frames_for(example)
+    with_ids = "ids" in some or "numbered" in some
+    ids = frames.index(position)
+    if any("ids" in parcel for parcel, _, _ in spans):
+        ends = np.cumsum([0, *(b - a for _, a, b in spans)]).tolist()
+        ids = joined(
+            [
+                parcel["ids"][a:b] if "ids" in parcel else ids[start : start + b - a]
+                for (parcel, a, b), start in zip(spans, ends, strict=False)
+            ]
+        )
     extra = {
         name: concat_field(name, spans, example)
         for name in OPTIONAL_FIELDS

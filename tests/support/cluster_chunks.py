@@ -37,16 +37,16 @@ def planned_chunks(parts, eps, min_samples, blocksize, **options):
     return spec.with_dims(plan.tables.dims), plan
 
 
-def sent_chunks(parts, groups, spec, plan):
+def sent_chunks(parts, groups, spec, plan, with_ids=False):
     """Return the parcels of each group of partitions, and the chunks that are made of
-    them.
+    them. `with_ids`: whether the ids of rows are sent, too.
     """
     each, chunks = list(enumerate(plan.tables.sources[0])), plan.chunks
     sent = [
         pack_partitions(
             chunks,
             spec,
-            False,
+            with_ids,
             2,
             [each[n] for n in numbers],
             *(parts[n] for n in numbers),

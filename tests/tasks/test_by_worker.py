@@ -77,6 +77,27 @@ def test_positions_are_sent_in_four_bytes_if_all_rows_have_such():
         assert rows.tolist() == list(range(len(x)))
 
 
+def test_ids_that_are_positions_are_not_sent():
+    """Whatever the ids of the rows that another worker sends."""
+    x = np.random.default_rng(3).uniform(size=(3000, 2))
+    for first, sent_by_other in ((2000, False), (9000, True), (None, True)):
+        frame = frame_of(x)
+        ids = np.arange(3000) if first is None else pd.RangeIndex(3000)
+        parts = parts_of(frame.set_axis(ids), (1000, 2000))
+        if first is not None:
+            parts[2].index = pd.RangeIndex(first, first + 1000)
+        spec, plan = planned_chunks(parts, EPS, 4, "60 kB")
+        sent, chunks = sent_chunks(parts, [[0, 1], [2]], spec, plan, with_ids=True)
+        assert all(("ids" in parcel) == (first is None) for parcel in sent[0])
+        assert all(("ids" in parcel) == sent_by_other for parcel in sent[1])
+        want = np.concatenate([part.index for part in parts])
+        for chunk in chunks:
+            assert chunk["ids"].tolist() == want[chunk["position"]].tolist()
+            assert chunk["ids"].dtype == chunk["id_keys"].dtype == np.int64
+            order = chunk["order"][: len(chunk["ids"])]
+            assert chunk["id_keys"].tolist() == chunk["ids"][order].tolist()
+
+
 @pytest.mark.parametrize("large", [0, 1 << 40])
 def test_values_come_back_to_their_partitions(made, large):
     _, parts, plan, sent, chunks = made

@@ -154,7 +154,8 @@ class PandasFrames:
 
     def index(self, values: Values) -> pd.Index:
         # without a dtype, pandas 2 converts objects
-        return pd.Index(values, dtype=values.dtype)
+        # by default, pandas 3 copies arrays
+        return pd.Index(values, dtype=values.dtype, copy=False)
 
     def to_arrow(self, frame: pd.DataFrame) -> pa.Table:
         return pa.Table.from_pandas(
