@@ -541,15 +541,6 @@ def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
         for threads in options.lazy_threads or options.threads:
             keep(f"dask, {threads}", lambda n=threads: on_threads(job, lazy, n))
         del lazy
-    if "clusters" in options.kinds:
-        for cluster in options.clusters:
-            with workers(cluster):
-                lazy = dd.from_pandas(frame, npartitions=PARTITIONS, sort=False)
-                lazy = lazy.persist()
-                wait(lazy)
-                on_workers(job, lazy)
-                keep(f"cluster, {cluster}", lambda q=lazy: on_workers(job, q))
-                del lazy
     if "files" in options.kinds:
         with scratch(options.folder) as folder:
             files, written = folder / "rows", folder / "result"
@@ -578,6 +569,26 @@ def measure(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> Any:
     return found
 
 
+def measure_clusters(
+    jobs: dict[str, Any], frame: pd.DataFrame, options: argparse.Namespace
+) -> Iterator[None]:
+    """Measure jobs with the same rows on clusters, and add the results to each job.
+    Yield after each measurement.
+    """
+    for cluster in options.clusters:
+        with workers(cluster):
+            lazy = dd.from_pandas(frame, npartitions=PARTITIONS, sort=False).persist()
+            wait(lazy)
+            for name, found in jobs.items():
+                call = functools.partial(on_workers, JOBS[name], lazy)
+                call()
+                kind = f"cluster, {cluster}"
+                found[kind] = timed(call, options.repeat, options.patience)
+                _say(name, kind, found[kind])
+                yield
+            del lazy, call
+
+
 @dataclass(frozen=True)
 class Distribution:
     """A package whose version is reported."""
@@ -595,17 +606,26 @@ def main() -> None:
         "threads": options.threads,
         "jobs": {},
     }
-    frame, points = pd.DataFrame(), ""
-    for name in options.jobs:
-        if time.monotonic() - began > options.limit:
-            break
-        if JOBS[name].points != points:
-            del frame
-            points = JOBS[name].points
-            frame = POINTS[points].frame()
-        report["jobs"][name] = measure(name, frame, options)
+
+    def is_late() -> bool:
+        return time.monotonic() - began > options.limit
+
+    def keep() -> None:
         if options.output is not None:
             write(report, options.output)
+
+    by_points = itertools.groupby(options.jobs, lambda name: JOBS[name].points)
+    for points, names in by_points:
+        if is_late():
+            break
+        frame, same = POINTS[points].frame(), {}
+        for name in itertools.takewhile(lambda _: not is_late(), names):
+            same[name] = report["jobs"][name] = measure(name, frame, options)
+            keep()
+        if "clusters" in options.kinds:
+            for _ in measure_clusters(same, frame, options):
+                keep()
+        del frame
     write(report, options.output)
 
 
