@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Self
 
 from dask_simjoin.api.nearest_neighbors import NearestNeighbors
-from dask_simjoin.cluster.estimators import (
+from dask_simjoin.cluster.points_estimator import (
     ClassNamePrefixFeaturesOutMixin,
     Points,
     TransformerMixin,

@@ -12,13 +12,13 @@ import numpy as np
 from dask_simjoin.api.joins import join, self_join
 from dask_simjoin.api.knn import knn_join
 from dask_simjoin.calls.tables import table_of
-from dask_simjoin.cluster.estimators import (
+from dask_simjoin.cluster.local import LocalDistances
+from dask_simjoin.cluster.points_estimator import (
     Points,
     PointsEstimator,
     advising_pipelines,
     check_fitted,
 )
-from dask_simjoin.cluster.local import LocalDistances
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.distances import Haversine

@@ -16,7 +16,9 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
     condensed_columns,
     label_rows,
 )
-from dask_simjoin.cluster.estimators import (
+from dask_simjoin.cluster.hierarchy import hierarchy_driver
+from dask_simjoin.cluster.local import FittedHierarchy, LocalDistances
+from dask_simjoin.cluster.points_estimator import (
     Clustering,
     Labels,
     NotFittedError,
@@ -24,8 +26,6 @@ from dask_simjoin.cluster.estimators import (
     advising_pipelines,
     check_fitted,
 )
-from dask_simjoin.cluster.hierarchy import hierarchy_driver
-from dask_simjoin.cluster.local import FittedHierarchy, LocalDistances
 from dask_simjoin.cluster.verbs import LABELS, kept_points
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import to_host, values_of

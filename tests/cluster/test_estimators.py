@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.cluster import DBSCAN, HDBSCAN, OPTICS, estimators
+from dask_simjoin.cluster import DBSCAN, HDBSCAN, OPTICS, points_estimator
 from dask_simjoin.errors import (
     OptionError,
     OptionTypeError,
@@ -77,7 +77,7 @@ def used_threads(monkeypatch):
     ("n_jobs", "threads"), [(None, 5), (3, 3), (-1, 4), (-2, 3), (-9, 1)]
 )
 def test_jobs_are_threads(kind, n_jobs, threads, monkeypatch):
-    monkeypatch.setattr(estimators, "allowed_cores", lambda: 4)
+    monkeypatch.setattr(points_estimator, "allowed_cores", lambda: 4)
     used = used_threads(monkeypatch)
     with dask.config.set(num_workers=5):
         found = kind(n_jobs=n_jobs).fit(X)
