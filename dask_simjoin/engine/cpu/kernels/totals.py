@@ -71,8 +71,6 @@ Kind = Sums | Squares | Powers | Roots | Largest
 FIRST_BIT = 1 << 51
 """The first bit after the point in `Roots.rest`."""
 
-ALL_BITS = (1 << 52) - 1
-
 SQUARES = Squares(2)
 
 
@@ -127,7 +125,7 @@ def _add_term_overload(total, t, norm):  # type: ignore[no-untyped-def]
             root = math.sqrt(root)
             if rest & FIRST_BIT:
                 result = result * root
-            rest = (rest << 1) & ALL_BITS
+            rest = (rest & (FIRST_BIT - 1)) << 1
         return total + result
 
     return roots
@@ -257,7 +255,7 @@ def _roots(
         builder.store(product, slot)
     builder.branch(following)
     builder.position_at_end(following)
-    shifted = builder.and_(builder.shl(rest, const(1)), const(ALL_BITS))
+    shifted = builder.shl(builder.and_(rest, const(FIRST_BIT - 1)), const(1))
     rest.add_incoming(shifted, following)
     builder.branch(head)
     builder.position_at_end(done)
