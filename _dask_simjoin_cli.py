@@ -9,6 +9,7 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main() -> None:
     """Import the program and run it; answer ``--version`` and ``--help`` at once."""
+    begin = time.perf_counter()
     if sys.argv[1:] == ["--version"]:
         print(f"dask-simjoin, version {version('dask-simjoin')}")
         return
@@ -29,10 +31,10 @@ def main() -> None:
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # set by nohup
             signal.signal(number, _leave)
-    _program()()
+    _program()(begin)
 
 
-def _program() -> Callable[[], None]:
+def _program() -> Callable[[float], None]:
     """Import the program.
 
     The import makes many objects and no garbage. So they are kept out of all garbage

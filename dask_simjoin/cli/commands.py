@@ -41,6 +41,7 @@ from dask_simjoin.cli.options import (
 from dask_simjoin.cli.running import (
     computing,
     confirm_large,
+    on_terminal,
     stage,
     starts_workers,
 )
@@ -296,7 +297,8 @@ JOIN_ALONE = (
 
 
 def _compute(run: Run) -> None:
-    params, begin = run.params, time.perf_counter()
+    params = run.params
+    begin = click.get_current_context().obj or time.perf_counter()
     table = OUTPUT_ACTIONS[run.verb.output].table
     read_from = [*params["tables"], *run.options.get(TABLE, ())]
     target = sink(params, read_from) if table else None
@@ -312,11 +314,13 @@ def _compute(run: Run) -> None:
                 join = lazy_joins(result)[0]
                 plan = join.report
                 planned = time.perf_counter() - before
-            run.say(plan)
+            # a log is for what happened: `dask-simjoin plan` and --json have the plan
+            if on_terminal():
+                run.say(plan)
             for files, rows in zip(run.read_from, plan.plan.tables.rows, strict=False):
                 if not rows:
                     run.say(no_rows(files, "compare"))
-            if getattr(plan, "seconds", None) is not None:
+            if on_terminal() and getattr(plan, "seconds", None) is not None:
                 run.say(JOIN_ALONE.format(format_time(planned)))
             confirm_large(plan, params["yes"], run.verb.output == "pairs")
             with stage("joining", client, run.quiet, lambda: _rows(join)):

@@ -220,6 +220,7 @@ for _words, _command in commands_of(cli).items():
     _command.epilog = f"Example: dask-simjoin {_words} {EXAMPLES[_words]}"
 
 
-def main() -> None:
+def main(begin: float | None = None) -> None:
+    """Run the program. `begin`: the time of `time.perf_counter` at its start."""
     with stoppable():
-        cli(prog_name="dask-simjoin")
+        cli(prog_name="dask-simjoin", obj=begin)

@@ -462,8 +462,13 @@ def stage(
         display.close()
 
 
+def on_terminal() -> bool:
+    """Return whether messages go to a terminal, not to a log."""
+    return sys.stderr.isatty()
+
+
 def _live() -> bool:
-    return sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
+    return on_terminal() and importlib.util.find_spec("rich") is not None
 
 
 def rows_so_far(rows: int | None, seconds: float) -> str:

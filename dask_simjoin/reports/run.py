@@ -75,7 +75,6 @@ class RunReport(Report):
                 f"{r.partitions:,}" + (f" of {r._result_tasks:,}" if r._made else "")
             ),
         ),
-        ("candidates", lambda r: r._candidates()),
         ("planning", lambda r: f"{r.planning:.2f} s"),
         ("joining", lambda r: f"{r.seconds:.2f} s, by {counted(r.threads, 'thread')}"),
         ("bytes read", lambda r: r._bytes_read()),
@@ -293,11 +292,6 @@ class RunReport(Report):
         if reads is None or not again:
             return None
         return f"{reads:.2g} times the bytes of the table ({format_bytes(again)} were spilled and read again)"
-
-    def _candidates(self) -> str | None:
-        if (number := self.candidates) is None:
-            return None
-        return f"at most {number:,.0f} (all pairs of rows of compared chunks)"
 
 
 COUNTED = (

@@ -250,7 +250,7 @@ class EditPlanReport(SetPlanReport):
             ),
         ),
         ("column", lambda r: repr(r.spec.on[0])),
-        ("within", lambda r: ", ".join(map(str, r.spec.by)) or None),
+        ("by", lambda r: ", ".join(map(str, r.spec.by)) or None),
         (
             "blocks",
             lambda r: f"{r.blocks:,} by length ({size(r.plan.block_bytes.sum())})",

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from importlib.util import find_spec
 
 import dask
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from dask_simjoin.cli import running
+from dask_simjoin.cli import commands, running
 from dask_simjoin.cli.main import CODES, cli
 from dask_simjoin.cli.tables import OutputWriter
 from tests.support.profiles import in_turns
@@ -354,7 +355,22 @@ def test_scripts_read_one_object_and_people_the_rest(points, tmp_path):
     told = json.loads(ran.stdout)
     assert told["output"] == str(tmp_path / "pairs.csv")
     assert told["plan"]["partitions"] == 1 and told["seconds"] > 0
-    assert "Plan of a self-join" in ran.stderr and "Wrote " in ran.stderr
+    assert "Wrote " in ran.stderr
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_terminals_show_the_plan_and_logs_do_not(points, monkeypatch, terminal):
+    monkeypatch.setattr(commands, "on_terminal", lambda: terminal)
+    words = "count-pairs", "points", "--eps", "0.1", *ON[:-1]
+    said = run(*words, "--verbose").stderr
+    assert ("Plan of a self-join" in said) == ("Planning took" in said) == terminal
+    assert re.findall(r"(?m)^\d{4}-\S+ \S+ (planned|done) count_pairs", said) == [
+        "planned",
+        "done",
+    ]
+    begin = time.perf_counter() - 1_000
+    ran = CliRunner().invoke(cli, [*words, "--json"], obj=begin)
+    assert 1_000 < json.loads(ran.stdout)["seconds"] < 2_000
 
 
 @pytest.mark.parametrize(
