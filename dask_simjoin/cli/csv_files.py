@@ -44,6 +44,7 @@ from dask_simjoin.cli.csv_rows import (
 from dask_simjoin.cli.csv_types import (
     FLOAT,
     INT,
+    POINT,
     TEXT,
     UINT,
     CsvColumns,
@@ -65,6 +66,7 @@ class CsvFormat:
 
     separator: str | None = None  # None: by the ending of the name
     encoding: str = "utf-8"
+    decimal: str = POINT
     skips: bool = False  # whether bad rows are left out
 
 
@@ -98,17 +100,21 @@ def read_csv(
         if column in kinds and any(path == one for one, _ in paths):
             kinds[column] = wider[path, column]
     ids = {name for name in used.ids & kinds.keys() if not used.is_inferred(name)}
+    numbers = [
+        name
+        for name, kind in kinds.items()
+        if name in used.types
+        or (kind in (INT, UINT, FLOAT) and name not in ids and used.is_number(name))
+    ]
+    points = used.points or numbers
     rules = Rules(
         kinds=kinds,
-        numbers=frozenset(
-            name
-            for name, kind in kinds.items()
-            if name in used.types
-            or (kind in (INT, UINT, FLOAT) and name not in ids and used.is_number(name))
-        ),
+        numbers=frozenset(numbers),
         known=frozenset(used.types),
         gaps=used.gaps,
         ids=frozenset(ids),
+        # otherwise planning refuses them
+        ranges=dict(zip(points, used.ranges, strict=False)) if written.skips else {},
     )
     with ThreadPoolExecutor() as threads:
         cut = threads.map(lambda head: blocks_of(head.file), heads)
@@ -167,6 +173,7 @@ def _head(named: tuple[str, str], used: CsvColumns, written: CsvFormat) -> Head:
         name,
         _columns(data[starts[0] : stops[0]], name, separator, written.encoding),
         separator,
+        written.decimal,
         written.encoding,
         end,
         1 + line_ends(data[:end]),
@@ -222,12 +229,13 @@ def _kinds(heads: list[Head], used: CsvColumns) -> dict[str, str]:
                 "Tables to concatenate need the same columns."
             )
     filled = [head.texts for head in heads if head.has_rows]
+    decimal = first.decimal
     kinds = {}
     for name in wanted:
         if name in used.types:
             kinds[name] = used.types[name]
         elif used.is_inferred(name):
-            some = [inferred_type(one[name], used, name) for one in filled]
+            some = [inferred_type(one[name], used, name, decimal) for one in filled]
             kinds[name] = common_type(some) if some else used.empty
         elif name in used.ids:
             found = {type_of_ids(one[name]) for one in filled}

@@ -46,6 +46,7 @@ class CsvFile(NamedTuple):
     name: str  # in messages
     columns: tuple[str, ...]
     separator: str
+    decimal: str  # the decimal mark
     encoding: str
     start: int  # position of the first byte after the header
     line: int  # line number at this position

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,9 @@ from dask_simjoin.cli.csv_types import (
     TRUE,
     TYPES,
     UINT,
+    Range,
     WiderType,
+    as_floats,
     as_integers,
     as_numbers,
     said,
@@ -59,9 +61,11 @@ class Rules:
     known: frozenset[str]  # columns that cannot get another type
     gaps: frozenset[str]  # known columns of integers that may have missing cells
     ids: frozenset[str]  # columns whose integers must lose no character
+    # allowed values of columns of numbers
+    ranges: Mapping[str, Range] = field(default_factory=dict)
 
 
-NO_RULES = Rules({}, *[frozenset()] * 4)
+NO_RULES = Rules({}, frozenset(), frozenset(), frozenset(), frozenset())
 """With these rules, only rows with too many or too few cells are bad."""
 
 
@@ -124,7 +128,7 @@ def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.
         cells = texts.table[name]
         if name not in as_text:
             _check_width(cells, name, block, rules)
-            cells = as_numbers(cells, kinds[name])
+            cells = as_numbers(cells, kinds[name], block.file.decimal)
         typed[name] = cells
     return _with_texts(pa.table(typed), block, as_text, rules)
 
@@ -158,6 +162,7 @@ def _arrow(
                 strings_can_be_null=False,
                 true_values=TRUE,
                 false_values=FALSE,
+                decimal_point=file.decimal,
             ),
         )
     except pa.ArrowInvalid as error:
@@ -212,16 +217,9 @@ def find_bad_rows(
     numbers = _regular(texts, len(starts))
     for name in texts.table.column_names:
         if name in rules.numbers:
-            kind, cells = rules.kinds[name], texts.table[name]
-            known = name in rules.known
-            fits = which_fit(cells, kind, known)
-            if name in rules.gaps:
-                fits |= np.asarray(pc.is_in(cells, pa.array(MISSING)))
-            for n in np.flatnonzero(~fits):
-                wrong = (
-                    f"column {name!r} has {said(cells[int(n)].as_py(), kind, known)}"
-                )
-                reasons.setdefault(numbers[n], wrong)
+            cells = texts.table[name]
+            for n, wrong in _bad_cells(cells, name, rules, block.file.decimal):
+                reasons.setdefault(numbers[n], f"column {name!r} has {wrong}")
     rows = sorted(reasons)
     lines = line_numbers(data, block, [int(starts[n]) for n in rows])
     found = []
@@ -235,15 +233,39 @@ def find_bad_rows(
     return found
 
 
+def _bad_cells(
+    cells: Any, name: str, rules: Rules, decimal: str
+) -> Iterator[tuple[int, str]]:
+    """Yield the positions of cells that are wrong in a column of numbers, and why."""
+    kind, known = rules.kinds[name], name in rules.known
+    fits = which_fit(cells, kind, known, decimal)
+    if name in rules.gaps:
+        fits |= np.asarray(pc.is_in(cells, pa.array(MISSING)))
+    for n in np.flatnonzero(~fits).tolist():
+        yield n, said(cells[n].as_py(), kind, known, decimal)
+    if name in rules.ranges:
+        what, lowest, highest = rules.ranges[name]
+        numbers = as_floats(cells, decimal)
+        outside = (numbers < lowest) | (numbers > highest)
+        for n in np.flatnonzero(outside & np.isfinite(numbers)).tolist():
+            yield (
+                n,
+                f"{cells[n].as_py()!r}, which is not a {what} in degrees, "
+                f"{lowest:g} to {highest:g}",
+            )
+
+
 def _regular(texts: Texts, rows: int) -> list[int]:
     """Return the numbers of the rows in the table of texts."""
     irregular = texts.ragged.keys() | texts.blank
     return [n for n in range(rows) if n not in irregular]
 
 
-def lines_of(blocks: Iterable[CsvBlock], column: str, value: str | None) -> list[str]:
-    """Return the places of the first two cells with a value, such as "a.csv, line 3".
-    `value`: None for a missing one.
+def lines_of(
+    blocks: Iterable[CsvBlock], column: str, value: str | float | None
+) -> list[str]:
+    """Return the places of the first two cells with a text or a number, such as "a.csv,
+    line 3". `value`: None for missing cells.
     """
     found: list[str] = []
     for block in blocks:
@@ -251,11 +273,15 @@ def lines_of(blocks: Iterable[CsvBlock], column: str, value: str | None) -> list
         if column not in block.file.columns or not data.strip():
             continue
         texts = read_texts(data, block, [column])
-        wanted = pa.array(MISSING if value is None else [value])
         cells = pc.utf8_trim_whitespace(texts.table[column])
+        if isinstance(value, float):
+            is_wanted = as_floats(cells, block.file.decimal) == value
+        else:
+            wanted = pa.array(MISSING if value is None else [value])
+            is_wanted = np.asarray(pc.is_in(cells, wanted))
         starts, _, _ = record_spans(data, block.file.separator)
         numbers = _regular(texts, len(starts))
-        rows = np.flatnonzero(np.asarray(pc.is_in(cells, wanted)))[: 2 - len(found)]
+        rows = np.flatnonzero(is_wanted)[: 2 - len(found)]
         places = [int(starts[numbers[n]]) for n in rows]
         found += [
             f"{block.file.name}, line {line}"
@@ -269,11 +295,12 @@ def lines_of(blocks: Iterable[CsvBlock], column: str, value: str | None) -> list
 def _check_width(texts: Any, name: str, block: CsvBlock, rules: Rules) -> None:
     """Raise `WiderType` if the cells of a column do not fit its type."""
     kind = rules.kinds.get(name, TEXT)
-    fits = which_fit(texts, kind, True)
+    decimal = block.file.decimal
+    fits = which_fit(texts, kind, True, decimal)
     if fits.all() or name in rules.known:
         return
     value = texts[int(np.flatnonzero(~fits)[0])].as_py()
-    is_number = kind != BOOL and which_fit(texts, kind, False).all()
+    is_number = kind != BOOL and which_fit(texts, kind, False, decimal).all()
     raise WiderType(block.file.path, name, FLOAT if is_number else TEXT, value)
 
 

@@ -65,9 +65,26 @@ MISSING = [
 missing.
 """
 
-NUMBER = r"^\s*[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity|nan))\s*$"
 INTEGER = r"^\s*[+-]?\d+\s*$"
-"""Match the texts of numbers and of integers."""
+"""Matches the texts of integers."""
+
+POINT, COMMA = DECIMALS = (".", ",")
+"""Decimal marks of CSV files."""
+
+
+def number_pattern(decimal: str) -> str:
+    """Return a regular expression for the texts of numbers."""
+    mark = re.escape(decimal)
+    digits = rf"(\d+{mark}?\d*|{mark}\d+)([eE][+-]?\d+)?"
+    return rf"^\s*[+-]?({digits}|(?i:inf|infinity|nan))\s*$"
+
+
+class Range(NamedTuple):
+    """The allowed values of a coordinate."""
+
+    quantity: str  # such as "latitude"
+    lowest: float
+    highest: float
 
 
 @dataclass(frozen=True)
@@ -89,6 +106,10 @@ class CsvColumns:
     gaps: frozenset[Any] = frozenset()
     # type of inferred columns in a table without rows
     empty: str = FLOAT
+    # columns of coordinates; empty: all that have numbers
+    points: tuple[Any, ...] = ()
+    # allowed values of the coordinates, in their order; empty: all numbers
+    ranges: tuple[Range, ...] = ()
 
     def is_inferred(self, name: str) -> bool:
         return name not in self.ids if self.inferred is None else name in self.inferred
@@ -107,7 +128,9 @@ class Inferred(NamedTuple):
     is_exact: bool  # whether float64 represents all numbers exactly
 
 
-def inferred_type(texts: pa.ChunkedArray, used: CsvColumns, name: str) -> Inferred:
+def inferred_type(
+    texts: pa.ChunkedArray, used: CsvColumns, name: str, decimal: str
+) -> Inferred:
     """Choose the type of a column as pandas does. If its cells must be numbers, ignore
     others, unless all are texts.
     """
@@ -116,7 +139,7 @@ def inferred_type(texts: pa.ChunkedArray, used: CsvColumns, name: str) -> Inferr
     rest = texts.filter(pc.invert(missing))
     if not len(rest):
         return Inferred(FLOAT, True)
-    numbers = rest.filter(pc.match_substring_regex(rest, NUMBER))
+    numbers = rest.filter(pc.match_substring_regex(rest, number_pattern(decimal)))
     if len(numbers) < len(rest) and not (must and len(numbers)):
         is_bool = pc.all(pc.is_in(rest, pa.array(TRUE + FALSE))).as_py()
         return Inferred(BOOL if is_bool and len(rest) == len(texts) else TEXT, False)
@@ -165,7 +188,7 @@ def as_integers(texts: Any, kind: str) -> Any:
     return numbers if same else None
 
 
-def said(value: str, kind: str, known: bool) -> str:
+def said(value: str, kind: str, known: bool, decimal: str) -> str:
     if value in MISSING:
         return f"{value!r}, which is missing"
     is_whole = known and kind in (INT, UINT)
@@ -176,20 +199,28 @@ def said(value: str, kind: str, known: bool) -> str:
         if is_whole
         else "a number"
     )
-    return f"{value!r}, which is not {what}{decimal_comma(value)}"
+    return f"{value!r}, which is not {what}{decimal_hint(value, decimal)}"
 
 
-def decimal_comma(value: str) -> str:
-    """Return what to do with a number that has a decimal comma; "" for other texts."""
-    is_number = "," in value and re.fullmatch(NUMBER, value.replace(",", "."))
-    return " (write a point instead of the comma)" if is_number else ""
+def decimal_hint(value: str, decimal: str = POINT) -> str:
+    """Return what to do with a number that has the other decimal mark; "" for other
+    texts.
+    """
+    other = POINT if decimal == COMMA else COMMA
+    if other not in value or not re.fullmatch(number_pattern(other), value):
+        return ""
+    return (
+        " (for decimal commas add --decimal ',')"
+        if other == COMMA
+        else " (--decimal ',' takes only decimal commas)"
+    )
 
 
 def _matches(texts: Any, pattern: str) -> np.ndarray:
     return np.asarray(pc.match_substring_regex(texts, pattern))
 
 
-def which_fit(texts: Any, kind: str, known: bool) -> np.ndarray:
+def which_fit(texts: Any, kind: str, known: bool, decimal: str) -> np.ndarray:
     """Return which cells may be in a column of numbers. `known`: whether the column
     cannot become float64.
     """
@@ -199,7 +230,7 @@ def which_fit(texts: Any, kind: str, known: bool) -> np.ndarray:
     if kind == BOOL:
         return np.asarray(pc.is_in(texts, pa.array(TRUE + FALSE)))
     if not known or kind == FLOAT:
-        return missing | _matches(texts, NUMBER)
+        return missing | _matches(texts, number_pattern(decimal))
     fitting = _matches(texts, INTEGER)
     low, high = (0, 2**64) if kind == UINT else (-(2**63), 2**63)
     for n in np.flatnonzero(
@@ -209,10 +240,20 @@ def which_fit(texts: Any, kind: str, known: bool) -> np.ndarray:
     return fitting
 
 
-def as_numbers(texts: Any, kind: str) -> Any:
+def as_floats(texts: Any, decimal: str) -> np.ndarray:
+    """Convert cells to float64: NaN for missing cells, and for those that are not
+    numbers.
+    """
+    fits = pa.array(which_fit(texts, FLOAT, False, decimal))
+    cells = pc.if_else(fits, texts, pa.scalar(None, pa.string()))
+    return as_numbers(cells, FLOAT, decimal).to_pandas().to_numpy(float)
+
+
+def as_numbers(texts: Any, kind: str, decimal: str) -> Any:
     """Convert cells that were checked."""
     if kind == BOOL:
         return pc.is_in(texts, pa.array(TRUE))
     bare = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), characters="+")
+    bare = pc.replace_substring(bare, decimal, POINT)
     missing = pc.is_in(texts, pa.array(MISSING))
     return pc.if_else(missing, pa.scalar(None, pa.string()), bare).cast(TYPES[kind])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -29,6 +30,7 @@ from dask_simjoin.cli.options import (
     given,
     log_lines,
     options_for,
+    ranges_of,
     table_reader,
 )
 from dask_simjoin.cli.running import (
@@ -181,7 +183,14 @@ def _update(**params: Any) -> None:
     on = list(found.options.on)
     gaps = frozenset(name for name in on if types[name] in (INT, UINT))
     read = frozenset(types)
-    columns = CsvColumns(frozenset(), read=read, types=types, gaps=gaps)
+    columns = CsvColumns(
+        frozenset(),
+        read=read,
+        types=types,
+        gaps=gaps,
+        points=tuple(on),
+        ranges=ranges_of(found.options.metric),
+    )
     dropna = params["dropna"] or found.options.dropna
     reader = table_reader(params)
     try:
@@ -194,15 +203,15 @@ def _update(**params: Any) -> None:
     target = sink(params, params["tables"], params["folder"])
     check_bad_rows(params, params["tables"])
     own = {name: dtypes[name] for name in gaps}
-    dropped = 0
+    left_out = 0
 
     def update() -> Any:
-        nonlocal dropped
+        nonlocal left_out
         new = reader.read(params["tables"], columns) if params["tables"] else None
         if new is not None and dropna:
             rows = len(new)
             new = new.map_partitions(_with_coordinates, on, meta=new._meta)
-            dropped = rows - len(new)
+            left_out = rows - len(new)
         if new is not None:
             new = new.map_partitions(
                 _without_gaps, own, meta=_without_gaps(new._meta, own)
@@ -219,28 +228,26 @@ def _update(**params: Any) -> None:
         signs = target.tally(begun, DIFF)
         target.finish(begun)
     added, removed = signs[1], signs[-1]
+    report = replace(changes.report, rows_left_out=left_out)
     numbers = {
         "since": changes.since,
         "version": changes.version,
-        **changes.report.numbers,
+        **report.numbers,
         **bad_row_counts(params, reader),
-        **({"dropped": dropped} if dropna else {}),
     }
     numbers |= {"pairs_added": added, "pairs_removed": removed}
     pairs_written = (
         f"{counted(added, 'added pair')} and {counted(removed, 'removed pair')}"
     )
-    lines = [str(changes.report)]
-    if dropped:
-        lines.append(f"Left out {counted(dropped, 'row')} without coordinates.")
-    if changes.report.known:
+    lines = [str(report)]
+    if report.known:
         lines = [
             f"Batch {params['batch']!r} was committed before, so the index did not "
             "change.",
             f"Wrote the changes of this batch again to {target.name}: {pairs_written}.",
         ]
     else:
-        if params["tables"] and not _rows_of(changes.report) + dropped:
+        if params["tables"] and not _rows_of(report):
             lines.append(no_rows(params["tables"], "add"))
         lines.append(f"Wrote {pairs_written} to {target.name}.")
     _report(
@@ -251,7 +258,7 @@ def _update(**params: Any) -> None:
 
 
 def _rows_of(report: UpdateReport) -> int:
-    return report.inserted + report.replaced + report.ignored + report.left_out
+    return report.inserted + report.replaced + report.ignored + report.rows_left_out
 
 
 def _with_coordinates(rows: Any, on: list[str]) -> Any:

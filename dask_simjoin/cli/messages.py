@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from dask_simjoin.cli.csv_files import HEAD_ROWS
-from dask_simjoin.cli.csv_types import decimal_comma
+from dask_simjoin.cli.csv_types import decimal_hint
 from dask_simjoin.cli.sources import TableReader
 from dask_simjoin.errors import (
     ColumnError,
@@ -206,12 +206,22 @@ MISSING_CELLS = re.compile(r"column '(.*?)' has [\d,]+ missing|missing values: '
 REPEATED = re.compile(r"ids in column '(.*?)' are not unique: '?(.*?)'? repeats")
 """The message about an id that is not unique."""
 
+OUTSIDE = re.compile(
+    r"(?P<before>[Cc]olumn '(?P<column>[^']*)' has [^:]* outside [^:]*: for example "
+    r"""(?P<value>\S+)) at label (?:'[^']*'|"[^"]*"|\S+?)(?: in partition \d+)?\."""
+)
+"""The message about a number that is not allowed, such as a latitude of 99.5."""
+
+SKIPPING = "Correct the row, or leave out such rows with --bad-rows skip."
+
 LABELS = re.compile(r" Labels often repeat in a table of several files.*$", re.S)
 
 
 @contextlib.contextmanager
 def naming_places(reader: TableReader) -> Iterator[None]:
-    """Add file and line to errors about missing cells and repeated ids of CSV files."""
+    """Add file and line to errors about missing cells, numbers that are not allowed, and
+    repeated ids of CSV files.
+    """
     try:
         yield
     except (CoordinateError, DuplicateIdError) as error:
@@ -222,6 +232,10 @@ def naming_places(reader: TableReader) -> Iterator[None]:
             places = reader.places(found[1], found[2])
         elif found := MISSING_CELLS.search(text):
             places = reader.places(next(filter(None, found.groups())), None)[:1]
+        elif found := OUTSIDE.search(text):
+            for place in reader.places(found["column"], float(found["value"]))[:1]:
+                text = OUTSIDE.sub(rf"\g<before> in {place}.", text)
+                text += f" {SKIPPING}" * (" in degrees" in text)
         if places:
             text = f"{text} See {_in_words(places)}."
         error.args = (text,)
@@ -259,7 +273,7 @@ def _first_text(text: str, files: Sequence[Frame]) -> str:
             ]
             if not bad:
                 return ""
-            shown = f"{bad[0]!r}{decimal_comma(bad[0])}"
+            shown = f"{bad[0]!r}{decimal_hint(bad[0])}"
             return f" Its first value that is not a number is {shown}."
     return ""
 

@@ -20,10 +20,18 @@ from dask.utils import parse_bytes
 from dask_simjoin.calls.decorators import options_of
 from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cli.csv_files import CsvFormat
-from dask_simjoin.cli.csv_types import FLOAT, TEXT, CsvColumns
+from dask_simjoin.cli.csv_types import (
+    DECIMALS,
+    FLOAT,
+    POINT,
+    TEXT,
+    CsvColumns,
+    Range,
+)
 from dask_simjoin.cli.messages import TOKENIZERS, in_words
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
 from dask_simjoin.cli.sources import ERROR, FORMATS, TableReader
+from dask_simjoin.metrics.distances import METRICS
 from dask_simjoin.metrics.norms import Columns
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import COMMA
@@ -341,6 +349,9 @@ def _tolerances(given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 LISTED = (Columns, Keep)
 """Types of options that name columns."""
 
+ON = ("on", "left_on", "right_on")
+"""Options that name columns of coordinates or texts."""
+
 GROUPS = ("by", "different", "keep", "within")
 """Options that name columns that may have other values than numbers."""
 
@@ -363,9 +374,11 @@ def csv_columns(
     ids = set() if whole else {ROW_ID}
     for option in ("id", "left_id", "right_id"):
         ids |= named.pop(option, set())
+    points = next((options[name] for name in ON if name in named), ())
+    ranges = ranges_of(options.get("metric"))
     # every numeric column is a coordinate
-    if not named.keys() & {"on", "left_on", "right_on"}:
-        return CsvColumns(ids=frozenset(ids))
+    if not points:
+        return CsvColumns(ids=frozenset(ids), ranges=ranges)
     numbers = [
         names
         for option, names in named.items()
@@ -379,6 +392,19 @@ def csv_columns(
         None if whole else inferred | ids | kept,
         frozenset().union(*numbers),
         empty=TEXT if compares_texts else FLOAT,
+        points=(points,) if isinstance(points, str) else tuple(points),
+        ranges=ranges,
+    )
+
+
+def ranges_of(metric: str | None) -> tuple[Range, ...]:
+    """Return the allowed values of the coordinates, if the metric limits them."""
+    kind = METRICS.get(metric or "")
+    if kind is None:
+        return ()
+    return tuple(
+        Range(name, *limits)
+        for name, limits in zip(kind.columns, kind.limits, strict=False)
     )
 
 
@@ -491,20 +517,31 @@ READ = [
         help="Encoding of CSV input, such as latin-1.",
     ),
     click.Option(
+        ["--decimal"],
+        type=click.Choice(DECIMALS),
+        default=POINT,
+        show_default=True,
+        help="Decimal mark of numbers in CSV input.",
+    ),
+    click.Option(
         ["--bad-rows"],
         metavar="[error|skip|FILE]",
         default=ERROR,
         show_default=True,
-        help="Treatment of CSV rows with too many or too few cells, or with texts among numbers. A file "
-        "lists the rows that are left out.",
+        help="Treatment of CSV rows with too many or too few cells, with texts among numbers, or with an "
+        "impossible latitude or longitude. A file lists the rows that are left out.",
     ),
 ]
 
 
 def table_reader(params: Mapping[str, Any]) -> TableReader:
     """Return the reader for the options of `READ`."""
-    skips = params["bad_rows"] != ERROR
-    written = CsvFormat(params["separator"], params["encoding"], skips)
+    written = CsvFormat(
+        params["separator"],
+        params["encoding"],
+        params["decimal"],
+        skips=params["bad_rows"] != ERROR,
+    )
     return TableReader(params["input_format"], written)
 
 

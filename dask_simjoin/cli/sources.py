@@ -140,7 +140,7 @@ class TableReader:
         """Return the rows that were left out."""
         return [row for table in self.tables.values() for row in table.bad_rows]
 
-    def places(self, column: str, value: str | None) -> list[str]:
+    def places(self, column: str, value: str | float | None) -> list[str]:
         """Return the first two places of a value in CSV files; None: a missing one."""
         blocks = [block for table in self.tables.values() for block in table.blocks]
         return lines_of(blocks, column, value)

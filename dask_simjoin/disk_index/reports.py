@@ -88,7 +88,7 @@ class UpdateReport(FieldsReport):
     inserted, replaced, ignored, deleted : int
         Added rows with new ids; added rows that replaced old ones; new rows that were
         ignored; and rows whose ids were in `delete`.
-    left_out : int
+    rows_left_out : int
         New rows without coordinates, which an index with ``dropna=True`` does not store.
     files : int
         Row files written.
@@ -107,10 +107,10 @@ class UpdateReport(FieldsReport):
     files: int = 0
     bytes_written: int = 0
     known: bool = False
-    left_out: int = 0
+    rows_left_out: int = 0
 
     def _further_facts(self) -> list[tuple[str, str]]:
-        hidden = {"known"} if self.left_out else {"known", "left out"}
+        hidden = {"known"} if self.rows_left_out else {"known", "rows left out"}
         facts = [fact for fact in super()._further_facts() if fact[0] not in hidden]
         return [*facts, ("batch", "committed before")] if self.known else facts
 

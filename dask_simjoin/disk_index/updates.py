@@ -183,7 +183,7 @@ def changed_by(
         len(gone),
         len(written),
         size,
-        left_out=0 if incoming is None else incoming.table.left_out.rows,
+        rows_left_out=0 if incoming is None else incoming.table.left_out.rows,
     )
     return change, report
 

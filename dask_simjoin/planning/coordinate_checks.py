@@ -377,6 +377,10 @@ def _check_allowed(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
         )
 
 
+FEW = 0.01
+"""If at most this share of values is not allowed, the columns are not swapped."""
+
+
 def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
     metric = spec.measure
     limits = metric.columns, metric.limits
@@ -404,4 +408,6 @@ def _check_limits(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
             raise CoordinateError(f"{text} {marks} {drop}")
         if found.markers > 1:
             raise CoordinateError(f"{text} {swapped} But {marks} {drop}")
+        if found.number <= FEW * sum(one.source_rows for one in summaries):
+            raise CoordinateError(f"{text} {drop}")
         raise CoordinateError(f"{text} {swapped}")

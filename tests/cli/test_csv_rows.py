@@ -2,10 +2,11 @@
 
 import json
 
+import dask
 import pandas as pd
 import pytest
 
-from dask_simjoin.cli import csv_records, sources
+from dask_simjoin.cli import csv_records, csv_types, sources
 from dask_simjoin.cli.csv_files import CsvFormat
 from dask_simjoin.cli.csv_types import CsvColumns
 from tests.cli.test_commands import run
@@ -122,6 +123,88 @@ def test_missing_cells_and_repeated_ids_are_named():
     said = run(*words, *NEAR, "--id", "id", code=3).stderr
     assert "not unique: 2 repeats" in said and "Labels" not in said
     assert "See lines 3 and 4 of a.csv." in said
+
+
+PLACES = ("--eps", "2 km", "--metric", "haversine", *SYNC)
+
+
+@pytest.mark.parametrize("on", [("--on", "lat,lon"), ()])
+def test_impossible_places_are_bad_rows(on):
+    """A longitude of 350 is allowed; infinite and missing numbers are left to dropna."""
+    rows = ["0,47.0,8", "1,47.01,8", "2,99.5,8", "3,-999,8", "4,50,350", "5,50,361"]
+    write("a.csv", "\n".join(["id,lat,lon", *rows, "6,,8", "7,50,inf"]))
+    words = "self-join", "a.csv", *PLACES, *on, "--id", "id", "-o", "-", "--dropna"
+    ran = run(*words, "--bad-rows", "bad.csv")
+    listed = pd.read_csv("bad.csv")
+    assert ran.stdout == "left,right\n0,1\n"
+    assert listed["line"].tolist() == [4, 5, 7]
+    what = "which is not a latitude in degrees, -90 to 90"
+    assert listed["reason"].tolist() == [
+        f"column 'lat' has '99.5', {what}",
+        f"column 'lat' has '-999', {what}",
+        "column 'lon' has '361', which is not a longitude in degrees, -180 to 360",
+    ]
+
+
+@pytest.mark.parametrize("id", ["7", "St. Louis", "O'Hare. At"])
+def test_impossible_places_are_named(id):
+    rows = [f"{n},47,8" for n in range(200)]
+    write("a.csv", "id,lat,lon\n" + "\n".join(rows))
+    write("b.csv", "\n".join(["id,lat,lon", "z,1,2", f"{id},99.5,8"]))
+    words = "count-pairs", "a.csv", "b.csv", *PLACES, "--on", "lat,lon"
+    for name in ((), ("--id", "id")):
+        said = run("self-join", *words[1:], *name, "-o", "o.csv", code=3).stderr
+        assert "for example 99.5 in b.csv, line 3. --dropna does not help" in said
+        assert "leave out such rows with --bad-rows skip.\n" in said
+        assert "swapped" not in said and "label" not in said
+    ran = run(*words, "--bad-rows", "skip")
+    assert ran.stdout == f"{200 * 199 // 2}\n"
+    outside = "count-pairs", "b.csv", "--on", "lat", "--eps", "1", "--box", "50", *SYNC
+    said = run(*outside, code=3).stderr
+    assert "99.5 in b.csv, line 3." in said and "bad-rows" not in said
+
+
+@pytest.mark.parametrize("separator", [";", ",", "\t"])
+@pytest.mark.parametrize("way", ["fast", "as texts", "below"])
+def test_decimal_commas(separator, way):
+    quote = '"' * (separator == ",")
+    row = f"{{}}{separator}{quote}{{}}{quote}{separator}{{}}".format
+    cells = ["1,5", "-0,25", " +2,", ",5", "1e1", "NA", "3,125"]
+    cells[2:3] = [] if way == "fast" else cells[2:3]
+    lines = [row(n, one, "a,5".replace(",", ".")) for n, one in enumerate(cells)]
+    above = [row(n, 1, "t") for n in range(6_000 * (way == "below"))]
+    write("a.csv", "\n".join([row("id", "x", "t"), *above, *lines]))
+    written = CsvFormat(separator, decimal=",")
+    with dask.config.set(scheduler="synchronous"):
+        frame = sources.TableReader(written=written).read(["a.csv"], CsvColumns())
+        if way == "below":
+            with pytest.raises(csv_types.WiderType) as caught:
+                frame.compute()
+            assert caught.value.kind == "float64"
+            return
+        got = frame.compute()
+    want = [float(one.replace(",", ".").replace("NA", "nan")) for one in cells]
+    pd.testing.assert_series_equal(got["x"], pd.Series(want, name="x"))
+    write(
+        "b.csv", "\n".join([row("id", "x", "t"), row(1, "1,5", "t"), row(2, "1.5", "")])
+    )
+    how = "--separator", separator.replace("\t", "tab"), "--decimal", ","
+    said = run("count-pairs", "b.csv", *NEAR, *how, code=3).stderr
+    assert (
+        "'1.5', which is not a number (--decimal ',' takes only decimal commas)" in said
+    )
+    assert (
+        run("count-pairs", "b.csv", *NEAR, *how, "--bad-rows", "skip").stdout == "0\n"
+    )
+
+
+def test_a_column_with_decimal_commas_names_the_option():
+    write("a.csv", "id;x\n1;47,000\n2;47,5\n")
+    how = "count-pairs", "a.csv", *NEAR, "--separator", ";"
+    said = run(*how, code=2).stderr
+    assert "not a number is '47,000' (for decimal commas add --decimal ',')." in said
+    assert run(*how, "--decimal", ",").stdout == "1\n"
+    assert run(*how, "--decimal", ";", code=2).stderr
 
 
 def test_errors_of_workers_are_those_of_threads(two_workers):

@@ -290,6 +290,20 @@ def test_bad_rows_of_an_update(points, tmp_path):
     assert pd.read_csv("bad.csv")["line"].tolist() == [3, 4]
 
 
+def test_bad_places_of_an_update(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("id;lat;lon\n1;47,5;8,5\n")
+    on = "--eps", "1 km", "--on", "lat,lon", "--metric", "haversine", "--id", "id"
+    read = "--separator", ";", "--decimal", ","
+    run("make", "a.csv", *on, "--path", "grown", *read, *QUIET)
+    (tmp_path / "b.csv").write_text("id;lat;lon\n2;47,5;8,501\n3;99,5;8\n")
+    said = update("b.csv", *read, "-o", "o.csv", code=3).stderr
+    assert "for example 99.5 in b.csv, line 3." in said
+    ran = update("b.csv", *read, "-o", "o.csv", "--bad-rows", "skip", "--json")
+    assert json.loads(ran.stdout)["bad_rows"] == 1
+    assert written("o.csv")[0] == {(1, 2)}
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_rows_without_coordinates_are_left_out_of_one_update(points, kind):
     table = pd.DataFrame({"x": [0.5, None, np.inf], "y": 0.5, "key": ["a", "b", "c"]})
@@ -299,7 +313,13 @@ def test_rows_without_coordinates_are_left_out_of_one_update(points, kind):
     assert ("See next.csv, line 3." in said) == (kind == "csv")
     ran = update(f"next.{kind}", "-o", "o.csv", "--dropna", "--json")
     told = json.loads(ran.stdout)
-    assert (told["inserted"], told["dropped"]) == (1, 2)
+    assert (told["inserted"], told["rows_left_out"]) == (1, 2)
+    assert not told.keys() & {"dropped", "left_out"}
+    table["key"] = ["d", "e", "f"]
+    getattr(table, f"to_{kind}")(f"next.{kind}", index=False)
+    words = "update", "grown", f"next.{kind}", "-o", "p.csv", "--dropna"
+    said = run(*words, *QUIET[:-1]).stderr
+    assert "rows left out  2" in said
 
 
 def test_an_update_without_rows(points, tmp_path):

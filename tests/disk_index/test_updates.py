@@ -715,7 +715,7 @@ def test_rows_of_a_batch_are_those_that_take_part(lists, tmp_path):
     )
     more = frame.iloc[10:]
     report = index.update(more, batch="a").report
-    assert not report.known and (report.inserted, report.left_out) == (9, 1)
+    assert not report.known and (report.inserted, report.rows_left_out) == (9, 1)
     assert index.update(lay(more, "dask-3"), batch="a").report.known
     with pytest.raises(errors.OptionError, match="9 new rows, and this call has 8"):
         index.update(more.iloc[1:], batch="a")

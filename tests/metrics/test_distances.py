@@ -380,6 +380,10 @@ def test_places_that_are_none(how):
         "df[df['lat'].between(-90, 90)]. "
     ) in str(caught.value)
     assert "swapped" not in str(caught.value)
+    few = pd.DataFrame({"lat": [0.0] * 99 + [99.5], "lon": 0.0})
+    with pytest.raises(CoordinateError, match=r"99\.5 at .*\. Drop such") as caught:
+        computed(lay(few, how).simjoin.count_pairs(1.0, metric="haversine"))
+    assert "swapped" not in str(caught.value)
     some = ships.assign(lat=[-95.0, *ships["lat"][1:]])
     with pytest.raises(CoordinateError, match=r"meters\. But 91 often"):
         computed(lay(some, how).simjoin.count_pairs(1.0, metric="haversine"))
