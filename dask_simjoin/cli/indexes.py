@@ -130,8 +130,12 @@ class MakeCommand(click.Command):
         reader = table_reader(params)
         check_bad_rows(params, params["tables"])
 
+        rows = 0
+
         def make(whole: bool) -> Index:
+            nonlocal rows
             table = reader.read(params["tables"], csv_columns(options, whole, False))
+            rows = len(table) if options.get("dropna") else 0
             with columns_of_files([table]):
                 made: Index = self.verb.function(table, **options)
             return made
@@ -143,7 +147,17 @@ class MakeCommand(click.Command):
             )
         if not len(made) and not params["quiet"]:
             click.echo(no_rows(params["tables"], "add"), err=True)
-        summary = {"command": "index make", "path": str(made.path), "rows": len(made)}
+        left_out = max(rows - len(made), 0)
+        if left_out and not params["quiet"]:
+            click.echo(
+                f"Left out {counted(left_out, 'row')} without coordinates.", err=True
+            )
+        summary = {
+            "command": "index make",
+            "path": str(made.path),
+            "rows": len(made),
+            "rows_left_out": left_out,
+        }
         _report(params, summary | bad_row_counts(params, reader), made)
 
 

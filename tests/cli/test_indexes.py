@@ -322,6 +322,16 @@ def test_rows_without_coordinates_are_left_out_of_one_update(points, kind):
     assert "rows left out  2" in said
 
 
+def test_rows_without_coordinates_are_left_out_of_a_new_index(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("id,x\n1,0\n2,\n3,inf\n4,x\n")
+    words = "make", "a.csv", "--eps", "1", "--on", "x", "--id", "id", *QUIET[:-1]
+    ran = run(*words, "--path", "grown", "--dropna", "--bad-rows", "skip", "--json")
+    told = json.loads(ran.stdout)
+    assert (told["rows"], told["rows_left_out"], told["bad_rows"]) == (1, 2, 1)
+    assert "Left out 2 rows without coordinates." in ran.stderr
+
+
 def test_an_update_without_rows(points, tmp_path):
     (tmp_path / "none.csv").write_text("x,y,key\n")
     told = json.loads(update("none.csv", "-o", "o.csv", "--json").stdout)
