@@ -42,6 +42,19 @@ def test_any_number_of_threads_finds_the_same_tree(kind, dims):
         pd.testing.assert_frame_equal(other, one)
 
 
+@pytest.mark.parametrize("dims", [3, 10])
+def test_rows_between_clusters(dims):
+    """Tiles have few rows of other components, and few rows of a tile search."""
+    rng = np.random.default_rng(dims)
+    x = rng.normal(size=(4, 120, dims)) + 12 * rng.random((4, 1, dims))
+    x = np.concatenate([*x, rng.uniform(-2, 14, (40, dims))])
+    x = rng.permutation(x)
+    for samples in (1, 6):
+        edges, _ = tree_by_definition(x, samples)
+        tree = frame_of(x).simjoin.spanning_tree(min_samples=samples)
+        assert list(zip(tree["left"], tree["right"], strict=True)) == edges
+
+
 @pytest.mark.parametrize(
     "metric",
     [

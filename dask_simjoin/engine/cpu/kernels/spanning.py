@@ -29,6 +29,7 @@ from dask_simjoin.engine.cpu.kernels.nearest import (
     LEVEL,
     Gaps,
     Heap,
+    _gaps,
     _pop,
     _push,
     begin_heap,
@@ -47,7 +48,12 @@ from dask_simjoin.engine.cpu.kernels.nearest_scan import (
 )
 from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES, filter_tile
 from dask_simjoin.engine.cpu.kernels.simd import Terms, Tree
-from dask_simjoin.engine.cpu.kernels.tile_simd import NONE, ONE, lowest_bit
+from dask_simjoin.engine.cpu.kernels.tile_simd import (
+    NONE,
+    ONE,
+    count_bits,
+    lowest_bit,
+)
 from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array, DType
@@ -59,14 +65,15 @@ def scan_exact(
     d: Terms,
     a: int,
     b: int,
-    wanted: np.uint64,
+    near: np.uint64,
+    found: np.uint64,
     rows: Any,
     best: Any,
     norm: Kind,
     work: Any,
 ) -> bool:
-    """Offer edges from the `wanted` queries of tile `a` to the points of tile `b` in
-    other components.
+    """Offer edges from the queries `near` of tile `a` to the points `found` of tile `b`
+    in other components.
 
     Return whether the best edge of a component changed. `rows`: for each index, the
     components, core distances and row ids of its points, and its first node.
@@ -87,14 +94,14 @@ def scan_exact(
     )
     taken = False
     last, others = np.int32(-1), NONE
-    while wanted != NONE:
-        t = lowest_bit(wanted)
-        wanted &= wanted - ONE
+    while near != NONE:
+        t = lowest_bit(near)
+        near &= near - ONE
         i = a * TILE + t
         c = q_component[i]
         bound = weight_of(weights, c)
         if c != last:
-            last, others = c, lanes_other(components, c)
+            last, others = c, found & lanes_other(components, c)
         if others == NONE:
             continue
         mask = others & tile_totals(
@@ -115,12 +122,64 @@ def scan_exact(
 
 
 @inline_source
+def scan_few(
+    q: Terms,
+    d: Terms,
+    a: int,
+    b: int,
+    near: np.uint64,
+    found: np.uint64,
+    rows: Any,
+    best: Any,
+    norm: Kind,
+    work: Any,
+) -> bool:
+    """Offer the same edges as `scan_exact`, point by point of `found`. All queries
+    `near` are in one component, which has none of these points.
+    """
+    (q_component, q_core, q_names, q_first), (_, d_core, d_names, d_first) = rows
+    distances, weights = work[0], best[0].ctypes.data
+    z = q[0]
+    tile, points = (
+        z.ctypes.data + a * z.strides[0],
+        d[0].ctypes.data + b * d[0].strides[0],
+    )
+    c = q_component[a * TILE + lowest_bit(near)]
+    taken = False
+    while found != NONE:
+        t = lowest_bit(found)
+        found &= found - ONE
+        j = b * TILE + t
+        bound = weight_of(weights, c)
+        if not d_core[j] <= bound:
+            continue
+        mask = near & tile_totals(
+            tile,
+            np.int64(z.shape[1]),
+            points + t * z.itemsize,
+            bound,
+            distances.ctypes.data,
+            norm,
+        )
+        while mask != NONE:
+            bit = lowest_bit(mask)
+            mask &= mask - ONE
+            i = a * TILE + bit
+            weight = max(distances[bit], max(q_core[i], d_core[j]))
+            taken |= offer(
+                best, c, weight, q_names[i], d_names[j], q_first + i, d_first + j
+            )
+    return taken
+
+
+@inline_source
 def scan_filtered(
     q: Terms,
     d: Terms,
     a: int,
     b: int,
-    wanted: np.uint64,
+    near: np.uint64,
+    found: np.uint64,
     rows: Any,
     best: Any,
     limit: Array,
@@ -137,15 +196,15 @@ def scan_filtered(
         d_component.ctypes.data + b * TILE * 4,
         d_core.ctypes.data + b * TILE * 8,
     )
-    some = filter_tile(z, start, b, wanted, points, picked, limit, masks)
+    some = filter_tile(z, start, b, near, points, picked, limit, masks)
     taken = False
     if not some:
         return taken
     last, others = np.int32(-1), NONE
-    while wanted != NONE:
-        t = lowest_bit(wanted)
-        wanted &= wanted - ONE
-        mask = masks[t]
+    while near != NONE:
+        t = lowest_bit(near)
+        near &= near - ONE
+        mask = masks[t] & found
         if mask == NONE:
             continue
         i = a * TILE + t
@@ -196,10 +255,12 @@ class Data(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """The scratch arrays of `search_others`. `bounds`: weight of the best edge of each
-    query's component.
+    """The scratch arrays of `search_others`. `low`, `high` (1, d): box of the queries of
+    a tile. `bounds`: weight of the best edge of each query's component.
     """
 
+    low: Array
+    high: Array
     heap: Heap
     gaps: Gaps
     bounds: Array
@@ -215,6 +276,8 @@ def scratch(tiles: int, groups: int, dims: int, kind: DType) -> Scratch:
     """
     picked, masks = np.empty(TILE + QUERIES, np.int64), np.zeros(TILE + 1, np.uint64)
     return Scratch(
+        np.empty((1, dims), kind),
+        np.empty((1, dims), kind),
         empty_heap(tiles + groups + 1),
         empty_gaps(kind),
         np.empty(TILE),
@@ -224,10 +287,21 @@ def scratch(tiles: int, groups: int, dims: int, kind: DType) -> Scratch:
 
 
 @inline_source
-def _begin_tile(a: int, own_tiles: bool, levels: Array, work: Scratch) -> int:
-    """Prepare the queries of tile `a`. Return the number of nodes of the heap."""
+def _begin_tile(
+    z: Array, a: int, valid: np.uint64, own_tiles: bool, levels: Array, work: Scratch
+) -> int:
+    """Prepare the `valid` queries of tile `a`. Return the number of nodes of the heap."""
+    low, high = work.low, work.high
+    first = lowest_bit(valid)
+    for k in range(low.shape[1]):
+        low[0, k] = high[0, k] = z[a, k, first]
     for t in range(TILE):
         work.gaps.reach[t], work.bounds[t] = -1.0, -1.0
+        # often few points of a tile search, and their box is much smaller
+        if (valid >> np.uint64(t)) & ONE:
+            for k in range(low.shape[1]):
+                low[0, k] = min(low[0, k], z[a, k, t])
+                high[0, k] = max(high[0, k], z[a, k, t])
     return begin_heap(a, own_tiles, levels, work.heap)
 
 
@@ -321,6 +395,25 @@ def _searching(
     return near
 
 
+@inline_source
+def _near_points(z: Array, b: int, norm: Kind, work: Scratch) -> np.uint64:
+    """Return a mask of the points of tile `b` that are near the box of the queries.
+    `z`: tiles of the data.
+    """
+    points = z.ctypes.data + b * z.strides[0]
+    return _gaps(
+        points,
+        points,
+        work.low.shape[1],
+        work.low.ctypes.data,
+        work.high.ctypes.data,
+        work.gaps.all_reach.ctypes.data,
+        work.gaps.found.ctypes.data,
+        work.low.dtype.type(0),
+        norm,
+    )
+
+
 @kernel
 def search_others(
     q_terms: Terms,
@@ -343,6 +436,7 @@ def search_others(
     see `scan_exact`; `best`: see `best_edges`; `work`: see `scratch`.
     """
     own, weights = rows[0], best[0].ctypes.data
+    d_components = rows[1][0].ctypes.data
     _, _, levels = d.tree
     keys, ties, nodes = work.heap
     bounds, limit = work.bounds, work.limit
@@ -353,7 +447,7 @@ def search_others(
             continue
         if len(q_terms) > 1:
             begin(q_terms, a, scan[3])
-        size = _begin_tile(a, own_tiles, levels, work)
+        size = _begin_tile(q_terms[0], a, valid, own_tiles, levels, work)
         only = _component_of(own[0], a, valid)
         stale, most, tied = True, 0.0, False
         furthest = d.low.dtype.type(0)
@@ -375,7 +469,7 @@ def search_others(
             size -= 1
             if level >= 0:
                 group = levels[level] + number
-                mask = near_boxes(q, d, a, group, norm, work.gaps)
+                mask = near_boxes(work, d, 0, group, norm, work.gaps)
                 boxes = d.low.shape[0]
                 if level > 0:
                     boxes = levels[level] - levels[level - 1]
@@ -395,13 +489,24 @@ def search_others(
                 continue
             if d.tags[number >> 6, number & 63] == only:
                 continue
+            found = _near_points(d_terms[0], number, norm, work)
+            if only >= 0:
+                components = d_components + number * TILE * 4
+                found &= lanes_other(components, only)
+            if found == NONE:
+                continue
             near = _searching(q_terms[0], d, a, number, valid, own, best, norm, work)
-            if near != NONE:
-                if len(q_terms) == 1:
-                    stale = scan_exact(
-                        q_terms, d_terms, a, number, near, rows, best, norm, scan
-                    )
-                else:
-                    stale = scan_filtered(
-                        q_terms, d_terms, a, number, near, rows, best, limit, scan
-                    )
+            if near == NONE:
+                continue
+            if len(q_terms) > 1:
+                stale = scan_filtered(
+                    q_terms, d_terms, a, number, near, found, rows, best, limit, scan
+                )
+            elif only >= 0 and count_bits(found) < count_bits(near):
+                stale = scan_few(
+                    q_terms, d_terms, a, number, near, found, rows, best, norm, scan
+                )
+            else:
+                stale = scan_exact(
+                    q_terms, d_terms, a, number, near, found, rows, best, norm, scan
+                )
