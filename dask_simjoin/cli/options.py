@@ -156,6 +156,8 @@ RADIUS = Parsed("number|text", lambda text: number(text, float))
 RADII = Parsed("numbers|text", parse_radii)
 WORD_OR_FALSE = Parsed("text|False", lambda text: False if text == "False" else text)
 """A word, the name of a column, or False."""
+COUNT = Parsed("number", lambda text: number(text, int))
+"""A number. An option may also stand alone, for one."""
 SIZE = Parsed("bytes", lambda text: number(text, int))
 """A number of bytes, or text such as "64 MiB"."""
 
@@ -438,6 +440,8 @@ def _option(field: Field[Any], hint: Any) -> click.Option:
         }
     if hint is bool:
         how |= {"is_flag": True}
+    elif hint == bool | int:
+        how |= {"is_flag": False, "flag_value": True, "type": COUNT}
     elif hint in LISTED or field.name == TABLE:
         how |= {"type": NAMES if hint in LISTED else click.Path(), "multiple": True}
     elif hint == tuple[str, str]:

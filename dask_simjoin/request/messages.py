@@ -302,9 +302,9 @@ NO_OPTIONS: dict[str, str] = {
     "inplace": "Verbs return a new object, and the frame does not change",
     "algorithm": "Use method= to choose the algorithm; all methods find the same pairs",
     **dict.fromkeys(("max_rows", "nrows"), "Take .head(n) of the result"),
-    "limit": "Take .head(n) of the result. For the most similar row of each row, use "
-    "best=True in set_join() and edit_join(). For its n nearest rows, use "
-    "knn_join(other, n)",
+    "limit": "Take .head(n) of the result. For the n nearest rows of each row, use "
+    "knn_join(other, n). For its n most similar sets or texts, use best=n in set_join() "
+    "and edit_join()",
     "best": "Only set_join() and edit_join() have it. For the nearest row of each row, "
     "use knn_join(other, 1), or within one table knn_join(k=1)",
     **dict.fromkeys(("one_to_one", "matching"), ONE_TO_ONE),

@@ -1,12 +1,14 @@
-"""Choose for each left row its most similar right row: the work of one task.
+"""Choose for each left row its most similar right rows: the work of one task.
 
-The search returns pairs of distinct sets or texts in batches. A pair of a batch stays
-only if no better pair of its left group is known. So the pairs of a join are never all
-in memory, and only best ones become rows.
+The search returns pairs of groups in batches. A group has the rows of one distinct set
+or text. The k best right rows of a left row come first by similarity, and then by
+position in the table. Sort groups in the same way, by the position of their first row.
+Then the first row of a group is ahead of all rows of the groups behind it. So the k best
+rows are in the k best groups. A pair of a batch stays only if its left group has fewer
+than k better pairs. The pairs of a join are never all in memory, and only pairs
+that stay become rows.
 
-If several right rows are equally similar, the first in the table is the best one, or
-all of them are: see `ValueSpec.best`. "Equally" refers to the float64 values that
-`rank` of a rule returns.
+Similarities are compared by the float64 values that `rank` of a rule returns.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.norms import Frame
-from dask_simjoin.request.requests import ALL_TIES, KEEPS
+from dask_simjoin.request.requests import KEEPS
 from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
 from dask_simjoin.sets.pairs import (
     RowPairs,
@@ -31,7 +33,7 @@ from dask_simjoin.sets.pairs import (
     matches_in_parts,
     numbers_of_rows,
 )
-from dask_simjoin.sets.requests import SetSpec
+from dask_simjoin.sets.requests import Best, SetSpec
 from dask_simjoin.sets.token_ids import sizes_of
 from dask_simjoin.sizes import BATCH
 from dask_simjoin.tasks.pairs import cast_like, unmatched
@@ -57,34 +59,51 @@ class BestRows(NamedTuple):
     right: np.ndarray  # position of the right row in its table (rows,), int64
 
 
-def first_of_groups(chunk: SetChunk) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each group the place of the row that comes first in the table, and the
-    position of this row (groups,). Groups without rows have any numbers.
-    """
+class GroupRows(NamedTuple):
+    """The groups of a chunk, and their rows in the order of the table."""
+
+    firsts: np.ndarray  # where in `places` the rows of each group begin, and the end
+    places: np.ndarray  # place of each row in `SetChunk.order`
+    numbers: np.ndarray  # position of each row in the table, in the order of `places`
+
+    @property
+    def position(self) -> np.ndarray:
+        """The position of the first row of each group (groups,). Groups without rows
+        have any numbers.
+        """
+        last = max(len(self.numbers) - 1, 0)
+        some = self.numbers if len(self.numbers) else np.zeros(1, np.int64)
+        return some[np.minimum(self.firsts[:-1], last)]
+
+
+def rows_of_groups(chunk: SetChunk) -> GroupRows:
+    """Return the rows of each group, sorted by their positions in the table."""
     numbers, firsts = to_host(numbers_of_rows(chunk)), to_host(chunk["firsts"])
-    if not len(numbers):
-        none = np.zeros(len(firsts) - 1, np.int64)
-        return none, none
     group = np.repeat(np.arange(len(firsts) - 1), np.diff(firsts))
-    place = np.lexsort((numbers, group))[np.minimum(firsts[:-1], len(numbers) - 1)]
-    return place, numbers[place]
+    places = np.lexsort((numbers, group))
+    return GroupRows(firsts, places, numbers[places])
 
 
 def best_of(
-    left: np.ndarray, rank: np.ndarray, right: np.ndarray, ties: str
+    left: np.ndarray, rank: np.ndarray, right: np.ndarray, best: Best
 ) -> np.ndarray:
-    """Return the places of the best pairs, sorted by `left`, then by `right`.
+    """Return the places of the best pairs, sorted by `left`, by `rank`, and then by
+    `right`.
 
-    `ties`: "first": of equal ranks, only the pair with the smallest `right` is best.
+    If ranks are equal, pairs with a smaller `right` are better. With ``best.all_ties``,
+    pairs are also best if they have the same rank as the last one.
     """
     order = np.lexsort((right, rank, left))
     left, rank = left[order], rank[order]
-    is_first = np.ones(len(order), bool)
-    is_first[1:] = left[1:] != left[:-1]
-    if ties != ALL_TIES:
-        return order[is_first]
-    first = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
-    return order[rank == rank[first]]
+    place = _first_equal(left, rank) if best.all_ties else np.arange(len(order))
+    return order[place - _first_equal(left) < best.number]
+
+
+def _first_equal(*columns: np.ndarray) -> np.ndarray:
+    """For each place of sorted columns, return the first place with the same values."""
+    is_first = np.ones(len(columns[0]), bool)
+    is_first[1:] = np.any([c[1:] != c[:-1] for c in columns], axis=0)
+    return np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
 
 
 def _ranked(block_pair: SetBlockPair, found: SetMatches) -> GroupPairs:
@@ -106,29 +125,37 @@ def best_groups(
     """Return the best pairs of groups. `position`: for each group of the second chunk,
     the position of its first row.
     """
-    least = np.full(all_groups(block_pair.query), np.inf)
+    number = block_pair.spec.best.number
+    # the rank of the last of the best pairs found so far, if there are enough
+    limit = np.full(all_groups(block_pair.query), np.inf)
     parts: list[GroupPairs] = []
     held = 0
 
     for batch in found:
         pairs = _ranked(block_pair, batch)
-        np.minimum.at(least, pairs.left, pairs.rank)
-        good = pairs.rank == least[pairs.left]
+        if number == 1:
+            np.minimum.at(limit, pairs.left, pairs.rank)
+        good = pairs.rank <= limit[pairs.left]
         parts.append(GroupPairs(*(column[good] for column in pairs)))
         held += int(good.sum())
         if held > 2 * len(parts[0].left) + BATCH:
-            parts = [_chosen(block_pair, parts, position)]
-            held = len(parts[0].left)
+            best = _chosen(block_pair, parts, position)
+            parts, held = [best], len(best.left)
+            place = np.arange(held)
+            last = place - _first_equal(best.left) == number - 1
+            limit[best.left[last]] = best.rank[last]
     return _chosen(block_pair, parts, position)
 
 
 def _chosen(
     block_pair: SetBlockPair, parts: Sequence[GroupPairs], position: np.ndarray
 ) -> GroupPairs:
-    """Return the best pairs of several parts. `position`: see `best_groups`."""
+    """Return the best pairs of several parts, sorted by left group and by rank.
+    `position`: see `best_groups`.
+    """
     every = GroupPairs(*map(np.concatenate, zip(*parts, strict=True)))
-    ties = block_pair.spec.best or ""
-    some = best_of(every.left, every.rank, position[every.right], ties)
+    best = block_pair.spec.best
+    some = best_of(every.left, every.rank, position[every.right], best)
     return GroupPairs(*(column[some] for column in every))
 
 
@@ -149,57 +176,79 @@ def best_of_block(
 ) -> BestRows:
     """Find for each row of the first chunk the best rows of the second chunk.
 
-    `report`: is called with the number of these rows, before they are made.
+    `report`: is called with the number of pairs of rows to choose from, before they are
+    made.
     """
-    place, position = first_of_groups(block_pair.data)
+    rows = rows_of_groups(block_pair.data)
+    position = rows.position
     if block_pair.part == (0, 1):
         shares = by_threads(
             block_pair, True, lambda own, found: best_groups(own, found, position)
         )
     else:
         shares = [best_groups(block_pair, _matches_of_share(block_pair), position)]
-    best = _chosen(block_pair, shares, position)
-    pair, left, right = _rows_of_groups(block_pair, best, place)
-    report(len(pair))
+    groups = _chosen(block_pair, shares, position)
+    groups = _in_reach(groups, rows, block_pair.spec.best.number)
+    pair, left, right = _pairs_of_rows(block_pair, groups, rows, report)
+    left_row, number = to_host(block_pair.query["order"])[left], rows.numbers[right]
+    best = best_of(left_row, groups.rank[pair], number, block_pair.spec.best)
+    pair, left, right = pair[best], left[best], rows.places[right[best]]
     xp = block_pair.xp
-    pairs = RowPairs(xp.asarray(left), xp.asarray(right), xp.asarray(best.score[pair]))
-    number, part = columns_of_rows(block_pair, pairs, columns)
+    score = xp.asarray(groups.score[pair])
+    pairs = RowPairs(xp.asarray(left), xp.asarray(right), score)
+    total, part = columns_of_rows(block_pair, pairs, columns)
     return BestRows(
-        frames_for(block_pair.query["example"]).result(part, number),
-        to_host(block_pair.query["order"])[left],
-        best.rank[pair],
-        to_host(numbers_of_rows(block_pair.data))[right],
+        frames_for(block_pair.query["example"]).result(part, total),
+        left_row[best],
+        groups.rank[pair],
+        number[best],
     )
 
 
-def _rows_of_groups(
-    block_pair: SetBlockPair, best: GroupPairs, place: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return pairs of rows: the number of the pair of groups, and the places of both
-    rows. `place`: see `first_of_groups`.
+def _in_reach(groups: GroupPairs, rows: GroupRows, number: int) -> GroupPairs:
+    """Leave out pairs behind `number` or more rows of better groups. `groups`: see
+    `_chosen`. `rows`: of the right groups.
     """
-    q_firsts, d_firsts = (
-        to_host(chunk["firsts"]) for chunk in (block_pair.query, block_pair.data)
-    )
-    wide = np.ones(len(best.left), np.int64)
-    if block_pair.spec.best == ALL_TIES:
-        wide = np.diff(d_firsts)[best.right]
-    ends = np.cumsum(np.diff(q_firsts)[best.left] * wide)
+    wide = np.diff(rows.firsts)[groups.right]
+    before = np.cumsum(wide) - wide
+    ties = _first_equal(groups.left, groups.rank)
+    ahead = before[ties] - before[_first_equal(groups.left)]
+    return GroupPairs(*(column[ahead < number] for column in groups))
+
+
+def _pairs_of_rows(
+    block_pair: SetBlockPair,
+    groups: GroupPairs,
+    rows: GroupRows,
+    report: Callable[[int], None],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return pairs of rows, among them all best ones. Columns: number of the pair of
+    groups; place of the left row in `SetChunk.order`; place of the right row in `rows`.
+
+    `groups`: see `_chosen`. `rows`: of the second chunk.
+    """
+    best = block_pair.spec.best
+    firsts = to_host(block_pair.query["firsts"])
+    wide = np.diff(rows.firsts)[groups.right]
+    if not best.all_ties:
+        wide = np.minimum(wide, best.number)
+    ends = np.cumsum(np.diff(firsts)[groups.left] * wide)
     total = int(ends[-1]) if len(ends) else 0
+    report(total)
     pair, within = locate_in_ranges(ends, 0, total, np)
-    left = q_firsts[best.left][pair] + within // wide[pair]
-    if block_pair.spec.best != ALL_TIES:
-        return pair, left, place[best.right][pair]
-    return pair, left, d_firsts[best.right][pair] + within % wide[pair]
+    left = firsts[groups.left][pair] + within // wide[pair]
+    return pair, left, rows.firsts[groups.right][pair] + within % wide[pair]
 
 
-def merge_best(ties: str, *found: BestRows) -> BestRows:
+def merge_best(best: Best, *found: BestRows) -> BestRows:
     """Choose the best of the rows that several tasks found for one chunk."""
+    if len(found) == 1:
+        return found[0]
     left, rank, right = (
         np.concatenate([getattr(one, name) for one in found])
         for name in ("left", "rank", "right")
     )
-    some = best_of(left, rank, right, ties)
+    some = best_of(left, rank, right, best)
     frames = frames_for(found[0].rows)
     rows = frames.stacked([one.rows for one in found]).iloc[frames.xp.asarray(some)]
     return BestRows(rows.reset_index(drop=True), left[some], rank[some], right[some])
@@ -208,14 +257,14 @@ def merge_best(ties: str, *found: BestRows) -> BestRows:
 def best_rows(
     query: SetChunk, spec: SetSpec, like: Frame, how: str, *found: BestRows
 ) -> Frame:
-    """Make rows of the result for one chunk: its best pairs, sorted by left row, and
-    with ``how="left"`` also its rows without a match.
+    """Make rows of the result for one chunk: its best pairs, sorted by left row and by
+    similarity. With ``how="left"``, its rows without a match follow.
     """
     frames = frames_for(like)
     parts: Sequence[Frame] = ()
     hit = np.zeros(len(query["ids"]), np.int64)
     if found:
-        best = merge_best(spec.best or "", *found)
+        best = merge_best(spec.best, *found)
         hit[best.left] = 1
         parts = [cast_like(best.rows[list(like.columns)], like)]
     if "left" in KEEPS.get(how, ()):

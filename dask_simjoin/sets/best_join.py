@@ -1,4 +1,4 @@
-"""Dask expressions of the most similar right row of each left row.
+"""Dask expressions of the most similar right rows of each left row.
 
 One task per block pair returns its best rows. Tasks choose the best of these for each
 left block, which makes a partition of the result.
@@ -20,7 +20,7 @@ BEST = OutputSpec(with_ids=True)
 
 
 class BestJoin(LazyJoin):
-    """The most similar right row of each left row. The join is not planned yet. `how`:
+    """The most similar right rows of each left row. The join is not planned yet. `how`:
     "inner", or "left", which adds left rows without a match.
     """
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
@@ -37,12 +37,15 @@ from dask_simjoin.request.options import (
     Size,
     Threaded,
     about,
+    check_whole,
     current_settings,
+    is_whole,
     on_cluster,
     parse_size,
     read_settings,
 )
 from dask_simjoin.request.requests import (
+    ALL_TIES,
     ANTI,
     GREEDY,
     HOW,
@@ -69,6 +72,18 @@ from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.tokens import Tokenizer, tokenizer_of
 
 
+class Best(NamedTuple):
+    """Which of the most similar right rows of each left row are returned."""
+
+    number: int = 0
+    """At most this number of rows; 0: all matches."""
+    # whether further rows are returned that are as similar as the last one
+    all_ties: bool = False
+
+
+ALL_MATCHES = Best()
+
+
 @dataclass(frozen=True, kw_only=True)
 class ValueSpec(RowSpec):
     """The options that are common to joins of sets and joins of strings. See also
@@ -86,9 +101,7 @@ class ValueSpec(RowSpec):
     settings: Settings = field(default_factory=read_settings)
     library: str = HOME
     is_swapped: bool = False
-    # for best matches only: which of several equally similar rows are returned, as
-    # `ties` of `BestMatch`; None: all matches
-    best: str | None = None
+    best: Best = ALL_MATCHES
     matching: bool = False
 
     def ranked(self, position: str | None) -> Any:
@@ -548,18 +561,21 @@ class TwoSetTables(SetOptions, IdsOfTwo, Kept, Threaded):
 
 @dataclass(frozen=True, kw_only=True)
 class BestMatch(OneToOne):
-    """Options: for each left row only its most similar right row, or each row in at most
-    one pair.
+    """Options: for each left row only its most similar right rows, or each row in at
+    most one pair.
     """
 
-    best: bool = field(
+    best: bool | int = field(
         default=False,
-        metadata=about("keep only the most similar right row of each left row"),
+        metadata=about(
+            "keep only the most similar right row of each left row, or at most this "
+            "number of them"
+        ),
     )
     ties: Ties = field(
         default="first",
         metadata=about(
-            "of equally similar best rows, return the first one or all",
+            "of equally similar best rows, return the first ones or all",
             choices=get_args(Ties),
         ),
     )
@@ -570,7 +586,8 @@ class BestMatch(OneToOne):
         """
         found: Any = spec
         greedy = self.is_greedy(how)
-        if not check_flag("best", self.best):
+        number = check_best(self.best)
+        if not number:
             if self.ties != "first":
                 raise OptionError(
                     f"ties={self.ties!r} needs best=True, which returns the most "
@@ -578,9 +595,10 @@ class BestMatch(OneToOne):
                 )
             matched: Spec = replace(found, matching=greedy)
             return matched
+        given = f"best={shown(self.best)}"
         if greedy:
             raise OptionError(
-                f"best=True is not allowed with matching={GREEDY!r}; leave out one of "
+                f"{given} is not allowed with matching={GREEDY!r}; leave out one of "
                 "them."
             )
         if how not in (INNER, LEFT):
@@ -589,9 +607,24 @@ class BestMatch(OneToOne):
                 if how in (SEMI, ANTI)
                 else f"Use how={LEFT!r}, or swap the tables"
             )
-            raise OptionError(f"best=True is not allowed with how={how!r}. {remedy}.")
-        resolved: Spec = replace(found, best=self.ties)
+            raise OptionError(f"{given} is not allowed with how={how!r}. {remedy}.")
+        best = Best(number, self.ties == ALL_TIES)
+        resolved: Spec = replace(found, best=best)
         return resolved
+
+
+def check_best(best: Any) -> int:
+    """Return how many best rows are wanted; 0: all matches. Raise an error unless `best`
+    is True, False or a whole number above 0.
+    """
+    if isinstance(best, (bool, np.bool_)):
+        return int(best)
+    if not is_whole(best) or best < 1:
+        raise OptionError(
+            f"best={shown(best)} is not allowed; use True for the most similar row, or "
+            "a whole number >= 1, such as 3."
+        )
+    return check_whole("best", best, 1)
 
 
 @dataclass(frozen=True, kw_only=True)

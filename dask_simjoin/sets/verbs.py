@@ -127,12 +127,13 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
     threshold : number
     how : {"inner", "left", "right", "outer", "leftsemi", "leftanti"}
         As in `join`.
-    best : bool, default False
-        Whether to return only the most similar right row of each left row. Rows
-        come in the order of the left rows. `how` must be "inner" or "left".
+    best : bool or int, default False
+        Return only the most similar right row of each left row, or with a number at
+        most this number of them. Rows come in the order of the left
+        rows, the most similar right row first. `how` must be "inner" or "left".
     ties : {"first", "all"}, default "first"
-        With `best`, which of several equally similar rows to return: the one that comes
-        first in `other`, or all.
+        With `best`, which of several equally similar rows to return: those that come
+        first in `other`, or all that are as similar as the last of them.
     matching : {"all", "greedy"}, default "all"
         With "greedy", each row is in at most one pair. Pairs are taken by descending
         similarity, then in the order of their left rows and of their right rows, unless
@@ -172,6 +173,14 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
       left  right  similarity
     0    x      0    1.000000
     1    y      1    0.333333
+
+    The two most similar sets of each row:
+
+    >>> ours.simjoin.set_join(theirs, "tags", 0.3, best=2, return_similarity=True)
+      left  right  similarity
+    0    x      0    1.000000
+    1    x      1    0.666667
+    2    y      1    0.333333
     """
     check_other(
         "set_join(other, on, threshold)",

@@ -123,14 +123,14 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
         Use these instead of `on` if the names differ.
     id, left_id, right_id, keep, suffixes
         As in `join`.
-    best : bool, default False
-        Whether to return only the most similar right row of each left row: with `k`
-        the one with the fewest edits, with `similarity` the one with the largest
-        similarity. Rows come in the order of the left rows. `how` must be "inner" or
-        "left".
+    best : bool or int, default False
+        Return only the most similar right row of each left row, or with a number at
+        most this number of them. With `k` these have the fewest edits,
+        with `similarity` the largest similarities. Rows come in the order of the left
+        rows, the most similar right row first. `how` must be "inner" or "left".
     ties : {"first", "all"}, default "first"
-        With `best`, which of several equally similar rows to return: the one that comes
-        first in `other`, or all.
+        With `best`, which of several equally similar rows to return: those that come
+        first in `other`, or all that are as similar as the last of them.
     matching : {"all", "greedy"}, default "all"
         With "greedy", each row is in at most one pair. The most similar pairs are taken
         first, then pairs in the order of their left rows and of their right rows, unless

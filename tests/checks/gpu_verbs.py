@@ -176,6 +176,8 @@ def set_options(draw: Draw, verb: str) -> dict[str, Any]:
         own["how"] = draw.one("how", ["inner", "left", "right", "outer"])
         if own["how"] in ("inner", "left") and draw.chance("best", 0.4):
             own["best"], own["ties"] = True, draw.one("ties", ["first", "all"])
+            if draw.chance("best rows", 0.5):
+                own["best"] = draw.one("number", [2, 3, 10])
         elif own["how"] in ("inner", "left") and draw.chance("matching", 0.4):
             own["matching"] = "greedy"
     return own

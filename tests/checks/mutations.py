@@ -995,14 +995,14 @@ MUTATIONS = [
     ),
     Mutation(
         "sets/best.py",
-        "            parts = [_chosen(block_pair, parts, position)]\n",
-        "            _chosen(block_pair, parts, position)\n",
+        "            parts, held = [best], len(best.left)\n",
+        "            held = len(best.left)\n",
         "sets/test_best.py -k held",
     ),
     Mutation(
         "sets/best.py",
-        "place = np.lexsort((numbers, group))[np.minimum(firsts[:-1], len(numbers) - 1)]",
-        "place = np.minimum(firsts[:-1], len(numbers) - 1)",
+        "places = np.lexsort((numbers, group))",
+        "places = np.arange(len(numbers))",
         "sets/test_best.py -k first_row_of",
     ),
     Mutation(

@@ -1,4 +1,4 @@
-"""The most similar right row of each left row, against brute force."""
+"""The most similar right rows of each left row, against brute force."""
 
 from types import SimpleNamespace
 
@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.errors import OptionError
-from dask_simjoin.sets import best
+from dask_simjoin.sets import best, local
+from dask_simjoin.sets.requests import Best
 from tests.support.edits import edit_distance
 from tests.support.profiles import examples
 from tests.support.random_sets import best_pairs
@@ -36,25 +37,32 @@ def rank_of(kind, one, other):
     return -distance / longest if 2 * distance <= longest else None
 
 
-def wanted(kind, left, right, ties):
+def wanted(kind, left, right, ties, number):
     pairs = {
         (i, j): rank
         for i, one in enumerate(left)
         for j, other in enumerate(right)
         if (rank := rank_of(kind, one, other)) is not None
     }
-    return best_pairs(pairs, ties)
+    return best_pairs(pairs, ties, number)
 
 
+NUMBERS = st.sampled_from([True, 2, 5, 1000])
 TEXTS = st.lists(st.none() | st.text("ab", max_size=5), min_size=1, max_size=12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=examples(60))
-@given(left=TEXTS, right=TEXTS, ties=st.sampled_from(["first", "all"]), data=st.data())
-def test_best_matches_are_those_of_brute_force(kind, left, right, ties, data):
+@given(
+    left=TEXTS,
+    right=TEXTS,
+    ties=st.sampled_from(["first", "all"]),
+    number=NUMBERS,
+    data=st.data(),
+)
+def test_best_matches_are_those_of_brute_force(kind, left, right, ties, number, data):
     verb, how = KINDS[kind]
-    pairs = wanted(kind, left, right, ties)
+    pairs = wanted(kind, left, right, ties, number)
     frame = pd.DataFrame({"t": pd.Series(left, dtype=object)})
     other = pd.DataFrame({"t": pd.Series(right, dtype=object), "n": range(len(right))})
     lazy, far = (
@@ -63,7 +71,7 @@ def test_best_matches_are_those_of_brute_force(kind, left, right, ties, data):
     )
     small = {"blocksize": data.draw(st.sampled_from([200, 10_000]))}
     for a, b, more in ((frame, other, {}), (lazy, far, small)):
-        how = how | more | {"best": True, "ties": ties, "on": "t", "keep": "n"}
+        how = how | more | {"best": number, "ties": ties, "on": "t", "keep": "n"}
         found = getattr(a.simjoin, verb)(b, how="left", **how)
         found = found if a is frame else found.compute()
         hit = found[found["right"].notna()]
@@ -73,13 +81,12 @@ def test_best_matches_are_those_of_brute_force(kind, left, right, ties, data):
         assert set(found["left"][found["right"].isna()]) == alone
         if a is frame:
             inner = getattr(a.simjoin, verb)(b, **how)
-            assert list(zip(inner["left"], inner["right"], strict=True)) == sorted(
-                pairs
-            )
+            assert list(zip(inner["left"], inner["right"], strict=True)) == [*pairs]
 
 
-def test_few_pairs_are_held(monkeypatch):
-    """Each batch has a better row for each of ten groups, so all but ten are dropped."""
+@pytest.mark.parametrize("number", [1, 3])
+def test_few_pairs_are_held(monkeypatch, number):
+    """Each batch has a better row for each of ten groups, so few of them stay."""
     monkeypatch.setattr(best, "BATCH", 10)
     monkeypatch.setattr(best, "_ranked", lambda _, pairs: pairs)
     monkeypatch.setattr(best, "all_groups", len)
@@ -95,10 +102,44 @@ def test_few_pairs_are_held(monkeypatch):
     batches = (
         best.GroupPairs(group, np.full(10, n), n * one, one) for n in range(99, -1, -1)
     )
-    task = SimpleNamespace(query=group, spec=SimpleNamespace(best="first"))
+    task = SimpleNamespace(query=group, spec=SimpleNamespace(best=Best(number, False)))
     found = best.best_groups(task, batches, np.arange(100))
-    assert found.left.tolist() == group.tolist() and not found.right.any()
-    assert len(held) > 10 and max(held) <= 40
+    assert found.left.tolist() == np.repeat(group, number).tolist()
+    assert found.right.tolist() == [*range(number)] * 10
+    assert len(held) > 10 and max(held) <= 20 + 20 * number
+
+
+def test_pairs_behind_enough_better_ones_are_dropped(monkeypatch):
+    """Three pairs of each group are known, so later batches add nothing."""
+    monkeypatch.setattr(best, "BATCH", 10)
+    monkeypatch.setattr(best, "_ranked", lambda _, pairs: pairs)
+    monkeypatch.setattr(best, "all_groups", len)
+    held = []
+    chosen = best.best_of
+
+    def watched(left, *others):
+        held.append(len(left))
+        return chosen(left, *others)
+
+    monkeypatch.setattr(best, "best_of", watched)
+    group, one = np.arange(10), np.ones(10)
+    batches = (best.GroupPairs(group, np.full(10, n), n * one, one) for n in range(100))
+    task = SimpleNamespace(query=group, spec=SimpleNamespace(best=Best(3, False)))
+    found = best.best_groups(task, batches, np.arange(100))
+    assert found.right.tolist() == [0, 1, 2] * 10 and len(held) <= 4
+
+
+def test_groups_behind_enough_rows_do_not_become_pairs(monkeypatch):
+    """The best group of each left row has four rows, and the next one is not needed."""
+    frame = pd.DataFrame({"t": ["ab"] * 4 + ["abc"] * 1000})
+    numbers = []
+    monkeypatch.setattr(
+        local, "memory_check", lambda *_: lambda number: numbers.append(number)
+    )
+    for ties in ("first", "all"):
+        found = frame[:1].simjoin.edit_join(frame, "t", 1, best=3, ties=ties)
+        assert found["right"].tolist() == [*range(3 if ties == "first" else 4)]
+    assert numbers == [3, 4]
 
 
 def test_equal_rows_far_apart_are_all_best():
@@ -115,8 +156,9 @@ def test_equal_rows_far_apart_are_all_best():
 def test_the_first_row_of_a_group_is_the_first_in_its_table():
     chunk = {"order": [2, 0, 1], "position": [4, 1, 7], "firsts": [0, 2, 3]}
     chunk = {name: np.array(value) for name, value in chunk.items()}
-    place, position = best.first_of_groups(chunk)
-    assert place.tolist() == [1, 2] and position.tolist() == [4, 1]
+    found = best.rows_of_groups(chunk)
+    assert found.places.tolist() == [1, 0, 2] and found.numbers.tolist() == [4, 7, 1]
+    assert found.position.tolist() == [4, 1]
 
 
 def test_what_is_refused():
@@ -125,6 +167,13 @@ def test_what_is_refused():
         ({"ties": "all"}, "ties='all' needs best=True"),
         ({"best": True, "how": "outer"}, "best=True is not allowed with how='outer'"),
         ({"best": True, "how": "leftsemi"}, "Leave out best="),
+        ({"best": 3, "how": "right"}, "best=3 is not allowed with how='right'"),
+        ({"best": 2, "matching": "greedy"}, "best=2 is not allowed with matching"),
+        ({"best": 0}, "best=0 is not allowed; use True for the most similar row"),
+        ({"best": -1}, "whole number >= 1, such as 3"),
+        ({"best": 2.0}, "best=2.0 is not allowed"),
+        ({"best": "all"}, "best='all' is not allowed"),
+        ({"best": np.array([True, False])}, "is not allowed; use True"),
     ):
         with pytest.raises(OptionError, match=said):
             frame.simjoin.edit_join(frame, "t", 1, **more)

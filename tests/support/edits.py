@@ -269,7 +269,8 @@ def best(
     asked: dict[str, Any],
 ) -> None:
     ties, how = ["first", "all"][rng.integers(2)], ["inner", "left"][rng.integers(2)]
-    asked = asked | {"how": how, "best": True, "ties": ties}
+    number = [1, 2, 3, 10][rng.integers(4)]
+    asked = asked | {"how": how, "best": number, "ties": ties}
     found = computed(one[0].simjoin.edit_join(two[0], "text", id="key", **asked))
     texts = columns_of("text", one, two)
     rank: dict[tuple[int, int], Fraction] = {}
@@ -280,8 +281,9 @@ def best(
     expected = []
     for i, name in enumerate(keys[0]):
         own = sorted((value, j) for (row, j), value in rank.items() if row == i)
-        chosen = [j for value, j in own if value == own[0][0]]
-        chosen = chosen if ties == "all" else chosen[:1]
+        last = own[:number][-1:]
+        chosen = [j for value, j in own if value <= last[0][0]]
+        chosen = chosen if ties == "all" else chosen[:number]
         alone = [(name, -1)] if how == "left" and not own else []
         expected += [(name, keys[1][j]) for j in chosen] + alone
     assert ids_of(found) == sorted(expected)

@@ -80,19 +80,22 @@ class AskedSets:
 
 
 def best_pairs(
-    pairs: dict[tuple[int, int], float], ties: str
+    pairs: dict[tuple[int, int], float], ties: str, number: int = 1
 ) -> dict[tuple[int, int], float]:
-    """Return the pairs of each left row with the largest similarity. `ties`: "first" or
-    "all".
+    """Return the pairs of each left row with the largest similarities, sorted by left
+    row and by descending similarity. `ties`: "first" or "all".
     """
-    best: dict[int, list[int]] = {}
-    for i, j in sorted(pairs):
-        own = best.get(i, [])
-        if not own or pairs[i, j] > pairs[i, own[0]]:
-            best[i] = [j]
-        elif pairs[i, j] == pairs[i, own[0]] and ties == "all":
-            own.append(j)
-    return {(i, j): pairs[i, j] for i, own in best.items() for j in own}
+    rows: dict[int, list[tuple[float, int]]] = {}
+    for (i, j), similarity in pairs.items():
+        rows.setdefault(i, []).append((-similarity, j))
+    best = {}
+    for i in sorted(rows):
+        own = sorted(rows[i])
+        last = own[:number][-1]
+        for rank, j in own:
+            if (rank, j) <= last or (ties == "all" and rank == last[0]):
+                best[i, j] = -rank
+    return best
 
 
 def greedy_pairs(

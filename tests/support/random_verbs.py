@@ -632,7 +632,9 @@ class Verbs:
         how = {"how": way, "id": self.id, "return_similarity": scored, "keep": keep}
         if way in ("inner", "left") and scored and draw.chance("best", 0.4):
             how["best"], how["ties"] = True, draw.one("ties", ["first", "all"])
-            pairs = best_pairs(pairs, how["ties"])
+            if draw.chance("best rows", 0.5):
+                how["best"] = draw.one("number", [2, 3, 10])
+            pairs = best_pairs(pairs, how["ties"], int(how["best"]))
         elif not asked.missing and draw.chance("matching", 0.3):
             how["matching"] = "greedy"
             self.check_unique(one, other)
