@@ -259,7 +259,7 @@ class Run:
 def _run(run: Run) -> None:
     does = _show_plan if run.verb.output == "plan" else _compute
     check_bad_rows(run.params, [*run.params["tables"], *run.options.get(TABLE, ())])
-    with log_lines(run.params["verbose"]), naming_places(run.reader):
+    with log_lines(run.params["verbose"], run.quiet), naming_places(run.reader):
         run.reader.until_wide_enough(lambda: does(run), run.say)
 
 

@@ -353,7 +353,7 @@ def _check(**params: Any) -> None:
 def _done(params: dict[str, Any], title: str, work: Callable[[], Any]) -> Any:
     how = (params[name] for name in COMPUTING)
     with (
-        log_lines(params["verbose"]),
+        log_lines(params["verbose"], params["quiet"]),
         computing(*how) as client,
         stage(title, client, params["quiet"]),
     ):

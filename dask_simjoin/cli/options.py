@@ -40,17 +40,30 @@ from dask_simjoin.request.units import parsed
 from dask_simjoin.sets.requests import AnyTokenizer
 from dask_simjoin.sets.tokens import NAMED, QGrams, Words
 
+KERNELS = "dask_simjoin.engine.cpu.kernels.jit"
+"""Name of the logger that says that kernels are compiled."""
+
+
+class EchoHandler(logging.Handler):
+    """Prints log lines to the standard error stream, above a progress bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(self.format(record), err=True)
+
 
 @contextlib.contextmanager
-def log_lines(verbose: bool) -> Iterator[None]:
-    logger, handler = logging.getLogger("dask_simjoin"), logging.StreamHandler()
-    if not verbose:
+def log_lines(verbose: bool, quiet: bool) -> Iterator[None]:
+    """Print log lines within a block: all, or only that kernels are compiled, or none."""
+    if quiet and not verbose:
         yield
         return
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    handler = EchoHandler()
+    logger = logging.getLogger("dask_simjoin" if verbose else KERNELS)
+    if verbose:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     level = logger.level
     logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     try:
         yield
     finally:

@@ -3,6 +3,8 @@ that are given.
 """
 
 import dataclasses
+import logging
+import re
 import typing
 from collections.abc import Hashable
 from decimal import Decimal
@@ -13,7 +15,15 @@ import pytest
 
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.main import cli
-from dask_simjoin.cli.options import flag, given, split_names, taken_options
+from dask_simjoin.cli.options import (
+    KERNELS,
+    flag,
+    given,
+    log_lines,
+    split_names,
+    taken_options,
+)
+from dask_simjoin.engine.cpu.kernels import jit
 from dask_simjoin.metrics.norms import Columns
 from tools.verb_tables import COMMANDS, of_verbs
 
@@ -137,6 +147,24 @@ def test_lengths_of_a_box_that_are_no_numbers(words):
     advice = r"such as 10,10,none \(none: an open column\).* x=10,y=20"
     with pytest.raises(click.BadParameter, match=f"'{words}' has .*{advice}"):
         command.make_context("x", ["t.csv", "--eps", "1", "--box", words])
+
+
+@pytest.mark.parametrize(
+    ("verbose", "quiet", "said"),
+    [
+        (False, True, ""),
+        (False, False, "compiling\n"),
+        (True, False, "TIME compiling\nTIME planned\nTIME loaded\n"),
+    ],
+)
+def test_log_lines(verbose, quiet, said, capsys):
+    compiler = logging.getLogger(KERNELS)
+    with log_lines(verbose, quiet):
+        compiler.info("compiling")
+        logging.getLogger("dask_simjoin").info("planned")
+        compiler.debug("loaded")
+    found = re.sub(r"(?m)^\d{4}-\d\d-\d\d [\d:,]+", "TIME", capsys.readouterr().err)
+    assert found == said and compiler is jit.LOG
 
 
 def test_only_keep_takes_false():

@@ -226,6 +226,12 @@ def _forget_others(folder: Path) -> None:
             shutil.rmtree(other, ignore_errors=True)
 
 
+@functools.cache
+def _announce() -> None:
+    """Log, once per process, why a call takes seconds."""
+    LOG.info("compiling kernels, which takes some seconds, once per machine")
+
+
 class KernelCache:
     """Cache for one function, in place of Numba's. The cache has one file for each
     signature and processor.
@@ -264,7 +270,10 @@ class KernelCache:
             rebuild, parts = pickle.loads(text)
             return rebuild(target_context, *parts)
 
-        return read(self._name(signature), rebuilt)
+        found = read(self._name(signature), rebuilt)
+        if found is None:
+            _announce()
+        return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Write compiled code to the cache, unless it contains addresses of this

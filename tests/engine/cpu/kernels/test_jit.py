@@ -3,6 +3,7 @@
 import ast
 import errno
 import functools
+import logging
 import os
 import pickle
 import shutil
@@ -108,6 +109,17 @@ def places(tmp_path, monkeypatch):
     found = [tmp_path / "first", tmp_path / "second"]
     monkeypatch.setattr(jit, "folders", lambda: found)
     return found
+
+
+def test_a_process_says_once_that_it_compiles(places, caplog):
+    jit._announce.cache_clear()
+    cache = jit.KernelCache(test_a_process_says_once_that_it_compiles)
+    with caplog.at_level(logging.INFO, "dask_simjoin"):
+        for signature in ("a", "b"):
+            assert cache.load_overload(signature, None) is None
+    assert [record.message for record in caplog.records] == [
+        "compiling kernels, which takes some seconds, once per machine"
+    ]
 
 
 def test_what_was_written_is_read(places):
