@@ -29,7 +29,7 @@ from tests.support.profiles import examples, in_turns
 def fine(monkeypatch):
     """Cut whatever can be cut."""
     monkeypatch.setattr(costs, "MIN_PIECE", 0.0)
-    monkeypatch.setattr(costs, "MIN_ROWS", 1)
+    monkeypatch.setattr(costs, "SAMPLED", 1)
 
 
 def nearest(x, k):

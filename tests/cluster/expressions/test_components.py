@@ -29,7 +29,7 @@ def test_on_a_cluster(client, monkeypatch):
     with monkeypatch.context() as fine:  # workers that share one chunk's places
         fine.setattr(costs, "MIN_CLUSTER_PIECE", 0.0)
         fine.setattr(costs, "ROW_OF_PIECE", 0.0)
-        fine.setattr(costs, "MIN_ROWS", 1)
+        fine.setattr(costs, "SAMPLED", 1)
         alone = ddf.simjoin.dbscan(eps, min_samples, partitioning="entity")
         assert len(alone.expr.plan.chunks) == 1 < alone.expr.plan.work.parts.max()
         assert alone.compute().tolist() == labels_of(x, eps, min_samples)
@@ -76,7 +76,7 @@ def test_parts_of_block_pairs_give_the_same_labels(partitioning, monkeypatch):
     monkeypatch.setattr(costs, "MIN_PIECE", 0.0)
     monkeypatch.setattr(costs, "MIN_ROW_PIECE", 0.0)
     monkeypatch.setattr(costs, "ROW_OF_PIECE", 0.0)
-    monkeypatch.setattr(costs, "MIN_ROWS", 1)
+    monkeypatch.setattr(costs, "SAMPLED", 1)
     ddf = dd.from_pandas(frame_of(x), npartitions=8)
     with dask.config.set(scheduler="threads", num_workers=4):
         labels = ddf.simjoin.dbscan(

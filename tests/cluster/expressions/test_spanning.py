@@ -41,7 +41,7 @@ def test_threads_share_the_rounds_of_one_task(name, monkeypatch):
 
 def share_all(monkeypatch):
     """Let rounds of trees be shared, however few rows and columns there are."""
-    for limit in ("SHARED_DIMS", "MIN_PART", "MOMENT", "MIN_ROWS"):
+    for limit in ("SHARED_DIMS", "MIN_PART", "MOMENT", "SAMPLED"):
         monkeypatch.setattr(searches, limit, 0 if limit == "MOMENT" else 1)
 
 
