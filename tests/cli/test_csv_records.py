@@ -67,13 +67,15 @@ def test_separators(given, used):
         assert "is not a separator" in run(*words, "--separator", wrong, code=2).stderr
 
 
-def test_decimal_commas_are_told():
+def test_messages_name_the_option_for_decimal_commas():
     words = "count-pairs", "a.csv", *NEAR, "--separator", ";"
-    advice = "'0,5'{} (write a point instead of the comma)."
+    advice = "'0,5'{} (for decimal commas add --decimal ',')."
     for others, code in (("1,5", 2), ("0", 3)):
         write("a.csv", f"id;x\n1;0,5\n2;{others}\n")
         reason = ", which is not a number" if code == 3 else ""
         assert advice.format(reason) in run(*words, code=code).stderr
+    assert run(*words, "--decimal", ",").stdout == "1\n"
+    assert run(*words, "--decimal", ";", code=2).stderr
 
 
 def test_names_end_in_any_case():

@@ -198,15 +198,6 @@ def test_decimal_commas(separator, way):
     )
 
 
-def test_a_column_with_decimal_commas_names_the_option():
-    write("a.csv", "id;x\n1;47,000\n2;47,5\n")
-    how = "count-pairs", "a.csv", *NEAR, "--separator", ";"
-    said = run(*how, code=2).stderr
-    assert "not a number is '47,000' (for decimal commas add --decimal ',')." in said
-    assert run(*how, "--decimal", ",").stdout == "1\n"
-    assert run(*how, "--decimal", ";", code=2).stderr
-
-
 def test_errors_of_workers_are_those_of_threads(two_workers):
     """Types widen, and bad rows are named, also if other processes read the blocks."""
     rows = [f"{n},{n}" for n in range(6_000)]
