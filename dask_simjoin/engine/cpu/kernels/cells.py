@@ -338,9 +338,7 @@ def _unite_near(
     norm: Kind,
     forest: int,
 ) -> None:
-    """Unite the set of point `i` with those of all near points in `begin` ... `stop`
-    - 1.
-    """
+    """Unite point `i` with all near points in `begin` ... `stop` - 1."""
     for j in range(begin, stop, SWEEP_LANES):
         near = _near(cols, i, j, stop, threshold, norm)
         while near != NONE:
