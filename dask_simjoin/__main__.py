@@ -1,6 +1,6 @@
 """Run the program ``dask-simjoin`` by ``python -m dask_simjoin``."""
 
-from dask_simjoin.cli.main import main
+from _dask_simjoin_cli import main
 
 if __name__ == "__main__":
     main()

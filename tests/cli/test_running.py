@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from distributed.utils import sync
 
 import _dask_simjoin_cli
+from dask_simjoin import __main__
 from dask_simjoin.cli import running
 from dask_simjoin.cli.main import CODES, cli, main
 from dask_simjoin.cli.tables import OutputWriter
@@ -190,6 +191,11 @@ def test_version_and_help_do_not_import_the_package(monkeypatch, capsys):
         at_once = capsys.readouterr().out
         ran = CliRunner().invoke(cli, [argument], prog_name="dask-simjoin")
         assert at_once == ran.output
+
+
+def test_the_module_is_the_program():
+    """So its seconds, too, count from the start."""
+    assert __main__.main is _dask_simjoin_cli.main
 
 
 def test_objects_of_the_import_are_left_out_of_garbage_collections():
