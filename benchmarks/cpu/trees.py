@@ -1,5 +1,5 @@
 """``python -m benchmarks cpu.trees``: spanning trees of pandas DataFrames against the
-package quitefastmst, and OPTICS against scikit-learn.
+package quitefastmst, and OPTICS against scikit-learn and other verbs for clusters.
 
 All tools run in this process, on one core, in turn: what disturbs one run disturbs all
 tools alike. Variants of a peer are tried on a tenth of the rows, and the fastest one is
@@ -35,7 +35,9 @@ import pandas as pd
 import dask_simjoin  # noqa: F401
 from benchmarks.cpu import hdbscan_worker
 from benchmarks.harness.ours import VERSION
+from benchmarks.harness.repeats import summary, timed
 from benchmarks.harness.report import environment, write
+from dask_simjoin.cluster import cluster_optics_dbscan
 
 Call = Callable[[np.ndarray, int], np.ndarray]
 """Points (n, d) and `min_samples` -> sorted weights, or sorted reachabilities."""
@@ -109,12 +111,16 @@ JOBS: dict[str, tuple[Call, str, dict[str, Call]]] = {
 """Job -> ours, the peer's module, and the peer's variants."""
 
 
+VERBS = "verbs"
+"""The job that compares OPTICS with other verbs for clusters."""
+
+
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks cpu.trees", description=__doc__
     )
-    parser.add_argument("--job", choices=JOBS, default="tree")
+    parser.add_argument("--job", choices=[*JOBS, VERBS], default="tree")
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 3, 5, 8])
     parser.add_argument("--kinds", nargs="+", default=["uniform", "blobs"])
@@ -171,6 +177,33 @@ def measure(
     return about | {"largest_relative_difference": apart, "tools": tools}
 
 
+def compare_verbs(
+    kind: str, n: int, dims: int, samples: int, repeat: int
+) -> dict[str, Any]:
+    """Return the seconds of OPTICS, of the labels for one distance from its order, and
+    of other verbs for clusters.
+    """
+    frame = pd.DataFrame(points(kind, n, dims), copy=False)
+    max_eps = _max_distance(frame.to_numpy(), samples)
+    order = frame.simjoin.optics(max_eps, samples)
+    calls: dict[str, Callable[[], Any]] = {
+        "optics": lambda: frame.simjoin.optics(max_eps, samples),
+        "optics, forest": lambda: frame.simjoin.optics(max_eps, samples, mode="forest"),
+        "cluster_optics_dbscan": lambda: cluster_optics_dbscan(order, max_eps / 2),
+        "dbscan": lambda: frame.simjoin.dbscan(max_eps / 2, samples),
+        "hdbscan": lambda: frame.simjoin.hdbscan(50, min_samples=samples),
+    }
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for run in range(repeat + 1):
+        for name, call in calls.items():
+            took = timed(call)
+            if run:  # the first call compiles and loads
+                found[name].append(took)
+    about = {"job": VERBS, "data": kind, "n": n, "dims": dims, "min_samples": samples}
+    print(about, found, file=sys.stderr, flush=True)
+    return about | {"verbs": {name: summary(runs) for name, runs in found.items()}}
+
+
 def main() -> None:
     """Run the benchmark and write its results as JSON."""
     options = arguments()
@@ -182,7 +215,10 @@ def main() -> None:
         "rows": [],
     }
     for n, dims, kind, samples in itertools.product(*every):
-        one = measure(options.job, kind, n, dims, samples, options.repeat)
+        how = kind, n, dims, samples, options.repeat
+        one = (
+            compare_verbs(*how) if options.job == VERBS else measure(options.job, *how)
+        )
         report["rows"].append(one)
         if options.output:
             write(report, options.output)
