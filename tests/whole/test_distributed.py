@@ -164,7 +164,8 @@ def test_the_budget_is_of_the_workers(client, x):
     memory = limit - 330 * 2**20
     have = limits_for("pandas")
     assert have.disk > 0
-    assert replace(have, disk=None) == Limits(2, memory, True, limit, workers=2)
+    want = Limits(2, memory, True, limit, workers=2, of_host=2)
+    assert replace(have, disk=None) == want
     plan = dd.from_pandas(frame_of(x), npartitions=5).simjoin.self_join(EPS).expr.plan
     assert plan.limits.chunk == min(memory // 12, 2**30)
     assert plan.limits.output == min(plan.limits.chunk, 256 * 2**20)
