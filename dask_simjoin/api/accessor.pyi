@@ -760,6 +760,8 @@ class SimJoinAccessor(Generic[F]):
         return_similarity: bool = False,
         keep: Keep = None,
         suffixes: tuple[str, str] = ("_left", "_right"),
+        best: bool | int = False,
+        ties: Ties = "first",
         comparison: Comparison = ">=",
         allow_empty: bool = False,
         allow_missing: bool = False,
@@ -1034,6 +1036,8 @@ class SimJoinAccessor(Generic[F]):
         keep: Keep = None,
         suffixes: tuple[str, str] = ("_left", "_right"),
         by: Columns = None,
+        best: bool | int = False,
+        ties: Ties = "first",
         threads: int | None = None,
         blocksize: Size = None,
     ) -> F:

@@ -15,14 +15,17 @@ from dask_simjoin.calls.inputs import check_other, one_or_two, same_library
 from dask_simjoin.calls.matching import Wanted, one_to_one
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.requests import ANTI, GREEDY, SEMI
+from dask_simjoin.request.requests import ANTI, GREEDY, INNER, SEMI
 
 
 def self_join(frame: Frame, request: Any, drivers: Drivers) -> Frame:
     meta = example_of(frame)
     spec = request.spec(meta)
     example = pairs_example(meta, meta, spec)
-    return drivers.of([frame], spec).pairs(example)
+    driver = drivers.of([frame], spec)
+    if getattr(request, "best", False):
+        return driver.best(example, INNER)
+    return driver.pairs(example)
 
 
 def join(frame: Frame, request: Any, drivers: Drivers) -> Frame:

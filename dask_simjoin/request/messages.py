@@ -303,10 +303,11 @@ NO_OPTIONS: dict[str, str] = {
     "algorithm": "Use method= to choose the algorithm; all methods find the same pairs",
     **dict.fromkeys(("max_rows", "nrows"), "Take .head(n) of the result"),
     "limit": "Take .head(n) of the result. For the n nearest rows of each row, use "
-    "knn_join(other, n). For its n most similar sets or texts, use best=n in set_join() "
-    "and edit_join()",
-    "best": "Only set_join() and edit_join() have it. For the nearest row of each row, "
-    "use knn_join(other, 1), or within one table knn_join(k=1)",
+    "knn_join(other, n). For its n most similar sets or texts, use best=n in set_join(), "
+    "edit_join(), set_self_join() and edit_self_join()",
+    "best": "Only set_join(), edit_join(), set_self_join() and edit_self_join() have it. "
+    "For the nearest row of each row by coordinates, use knn_join(other, 1), or within "
+    "one table knn_join(k=1)",
     **dict.fromkeys(("one_to_one", "matching"), ONE_TO_ONE),
     **dict.fromkeys(
         ("predicate", "op"),

@@ -5,8 +5,12 @@ or text. The k best right rows of a left row come first by similarity, and then 
 position in the table. Sort groups in the same way, by the position of their first row.
 Then the first row of a group is ahead of all rows of the groups behind it. So the k best
 rows are in the k best groups. A pair of a batch stays only if its left group has fewer
-than k better pairs. The pairs of a join are never all in memory, and only pairs
-that stay become rows.
+than k better pairs. The pairs of a join are never all in memory, and only pairs that
+stay become rows.
+
+In a self-join, a row may be the first row of one of its best groups. As a row does not
+match itself, k + 1 groups are needed then. The search returns each pair of groups once,
+and both are the left group of a pair.
 
 Similarities are compared by the float64 values that `rank` of a rule returns.
 """
@@ -24,19 +28,19 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.requests import KEEPS
 from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
 from dask_simjoin.sets.pairs import (
-    RowPairs,
     SetMatches,
     all_groups,
     by_threads,
-    columns_of_rows,
     locate_in_ranges,
     matches_in_parts,
+    matching_groups,
     numbers_of_rows,
+    scores_of_equals,
 )
 from dask_simjoin.sets.requests import Best, SetSpec
 from dask_simjoin.sets.token_ids import sizes_of
 from dask_simjoin.sizes import BATCH
-from dask_simjoin.tasks.pairs import cast_like, unmatched
+from dask_simjoin.tasks.pairs import cast_like, pair_columns, unmatched
 
 
 class GroupPairs(NamedTuple):
@@ -59,29 +63,149 @@ class BestRows(NamedTuple):
     right: np.ndarray  # position of the right row in its table (rows,), int64
 
 
-class GroupRows(NamedTuple):
-    """The groups of a chunk, and their rows in the order of the table."""
+class Groups(NamedTuple):
+    """The groups of one chunk, or of two chunks of one table. The groups of the second
+    chunk follow those of the first one, and so do their rows.
+    """
 
+    chunks: tuple[SetChunk, ...]
+    sizes: np.ndarray  # of the set of each group; 0: no tokens, or no set
     firsts: np.ndarray  # where in `places` the rows of each group begin, and the end
-    places: np.ndarray  # place of each row in `SetChunk.order`
+    places: (
+        np.ndarray
+    )  # place of each row in `SetChunk.order`; each group in table order
     numbers: np.ndarray  # position of each row in the table, in the order of `places`
+    position: np.ndarray  # of the first row of each group; any number if it has no row
 
     @property
-    def position(self) -> np.ndarray:
-        """The position of the first row of each group (groups,). Groups without rows
-        have any numbers.
+    def rows(self) -> np.ndarray:
+        """The number of rows of each group (groups,)."""
+        return np.diff(self.firsts)
+
+
+def groups_of(*chunks: SetChunk) -> Groups:
+    """Return the groups of one chunk, or of two chunks of one table."""
+    sizes: list[np.ndarray] = []
+    firsts, numbers, rows = [], [], 0
+    for chunk in chunks:
+        sizes += [to_host(sizes_of(chunk)), np.zeros(2, np.int64)]
+        firsts.append(to_host(chunk["firsts"])[:-1] + rows)
+        numbers.append(to_host(numbers_of_rows(chunk)))
+        rows += len(numbers[-1])
+    ends, number = np.append(np.concatenate(firsts), rows), np.concatenate(numbers)
+    group = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    places = np.lexsort((number, group))
+    number = number[places]
+    position = np.append(number, 0)[ends[:-1]]
+    size = np.concatenate(sizes).astype(np.int64)
+    return Groups(chunks, size, ends, places, number, position)
+
+
+class BestSearch(NamedTuple):
+    """The groups of a block pair, and which pairs of them are wanted."""
+
+    left: Groups
+    right: Groups
+    is_one_table: bool
+    best: Best  # of groups: in a self-join one more than of rows
+
+    def ranked(
+        self, block_pair: SetBlockPair, found: Iterator[SetMatches]
+    ) -> Iterator[GroupPairs]:
+        """Yield matches with their ranks. In a self-join, yield them in both
+        directions, and the groups whose rows match each other.
         """
-        last = max(len(self.numbers) - 1, 0)
-        some = self.numbers if len(self.numbers) else np.zeros(1, np.int64)
-        return some[np.minimum(self.firsts[:-1], last)]
+        rule, swap, is_one = (
+            block_pair.spec.rule,
+            self.is_one_table,
+            block_pair.is_self_join,
+        )
+        behind = all_groups(block_pair.query) if swap and not is_one else 0
+        if is_one and block_pair.first:
+            yield self._equal(block_pair)
+        for some in found:
+            one, other, score = (to_host(some[k]) for k in range(3))
+            ends = one, other + behind
+            ends = (np.append(*ends), np.append(*ends[::-1])) if swap else ends
+            score = np.append(score, score) if swap else score
+            sizes = self.left.sizes[ends[0]], self.right.sizes[ends[1]]
+            yield GroupPairs(*ends, rule.rank(*sizes, np.nan_to_num(score)), score)
+
+    def _equal(self, block_pair: SetBlockPair) -> GroupPairs:
+        """Pair groups of several rows with themselves."""
+        chunk, spec, xp = block_pair.data, block_pair.spec, block_pair.xp
+        match = to_host(matching_groups(chunk, spec, xp))
+        group = np.flatnonzero(match & (self.left.rows > 1))
+        score = to_host(scores_of_equals(chunk, spec, xp))[group]
+        sizes = self.left.sizes[group]
+        rank = spec.rule.rank(sizes, sizes, np.nan_to_num(score))
+        return GroupPairs(group, group, rank, score)
+
+    def chosen(self, parts: Sequence[GroupPairs]) -> GroupPairs:
+        """Return the best pairs of several parts, sorted by left group and by rank."""
+        every = GroupPairs(*map(np.concatenate, zip(*parts, strict=True)))
+        position = self.right.position[every.right]
+        some = best_of(every.left, every.rank, position, self.best)
+        return GroupPairs(*(column[some] for column in every))
+
+    def best_groups(self, found: Iterator[GroupPairs]) -> GroupPairs:
+        """Return the best pairs of groups."""
+        number = self.best.number
+        # the rank of the last of the best pairs found so far, if there are enough
+        limit = np.full(len(self.left.sizes), np.inf)
+        parts: list[GroupPairs] = []
+        held = 0
+
+        for pairs in found:
+            if number == 1:
+                np.minimum.at(limit, pairs.left, pairs.rank)
+            good = pairs.rank <= limit[pairs.left]
+            parts.append(GroupPairs(*(column[good] for column in pairs)))
+            held += int(good.sum())
+            if held > 2 * len(parts[0].left) + BATCH:
+                best = self.chosen(parts)
+                parts, held = [best], len(best.left)
+                place = np.arange(held)
+                last = place - _first_equal(best.left) == number - 1
+                limit[best.left[last]] = best.rank[last]
+        return self.chosen(parts)
+
+    def in_reach(self, groups: GroupPairs) -> GroupPairs:
+        """Leave out pairs behind enough rows of better groups. `groups`: see `chosen`."""
+        wide = self.right.rows[groups.right]
+        before = np.cumsum(wide) - wide
+        ties = _first_equal(groups.left, groups.rank)
+        ahead = before[ties] - before[_first_equal(groups.left)]
+        good = ahead < self.best.number
+        return GroupPairs(*(column[good] for column in groups))
+
+    def pairs_of_rows(
+        self, groups: GroupPairs, report: Callable[[int], None]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return pairs of rows, among them all best ones. Columns: number of the pair of
+        groups; places of the left row and of the right row in `Groups.places`.
+        """
+        wide = self.right.rows[groups.right]
+        if not self.best.all_ties:
+            wide = np.minimum(wide, self.best.number)
+        ends = np.cumsum(self.left.rows[groups.left] * wide)
+        total = int(ends[-1]) if len(ends) else 0
+        report(total)
+        pair, within = locate_in_ranges(ends, 0, total, np)
+        left = self.left.firsts[groups.left][pair] + within // wide[pair]
+        right = self.right.firsts[groups.right][pair] + within % wide[pair]
+        if not self.is_one_table:
+            return pair, left, right
+        others = left != right
+        return pair[others], left[others], right[others]
 
 
-def rows_of_groups(chunk: SetChunk) -> GroupRows:
-    """Return the rows of each group, sorted by their positions in the table."""
-    numbers, firsts = to_host(numbers_of_rows(chunk)), to_host(chunk["firsts"])
-    group = np.repeat(np.arange(len(firsts) - 1), np.diff(firsts))
-    places = np.lexsort((numbers, group))
-    return GroupRows(firsts, places, numbers[places])
+def search_of(block_pair: SetBlockPair) -> BestSearch:
+    query, data, best = block_pair.query, block_pair.data, block_pair.spec.best
+    if block_pair.spec.other is not None:
+        return BestSearch(groups_of(query), groups_of(data), False, best)
+    both = groups_of(query) if block_pair.is_self_join else groups_of(query, data)
+    return BestSearch(both, both, True, best._replace(number=best.number + 1))
 
 
 def best_of(
@@ -106,59 +230,6 @@ def _first_equal(*columns: np.ndarray) -> np.ndarray:
     return np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
 
 
-def _ranked(block_pair: SetBlockPair, found: SetMatches) -> GroupPairs:
-    left, right, score = (to_host(found[k]) for k in range(3))
-    sides = zip((block_pair.query, block_pair.data), (left, right), strict=True)
-    sizes = []
-    for chunk, groups in sides:
-        each = np.zeros(all_groups(chunk), np.int64)  # of empty and missing sets: 0
-        each[:-2] = to_host(sizes_of(chunk))
-        sizes.append(each[groups])
-    own, other = sizes
-    rank = block_pair.spec.rule.rank(own, other, np.nan_to_num(score))
-    return GroupPairs(left, right, rank, score)
-
-
-def best_groups(
-    block_pair: SetBlockPair, found: Iterator[SetMatches], position: np.ndarray
-) -> GroupPairs:
-    """Return the best pairs of groups. `position`: for each group of the second chunk,
-    the position of its first row.
-    """
-    number = block_pair.spec.best.number
-    # the rank of the last of the best pairs found so far, if there are enough
-    limit = np.full(all_groups(block_pair.query), np.inf)
-    parts: list[GroupPairs] = []
-    held = 0
-
-    for batch in found:
-        pairs = _ranked(block_pair, batch)
-        if number == 1:
-            np.minimum.at(limit, pairs.left, pairs.rank)
-        good = pairs.rank <= limit[pairs.left]
-        parts.append(GroupPairs(*(column[good] for column in pairs)))
-        held += int(good.sum())
-        if held > 2 * len(parts[0].left) + BATCH:
-            best = _chosen(block_pair, parts, position)
-            parts, held = [best], len(best.left)
-            place = np.arange(held)
-            last = place - _first_equal(best.left) == number - 1
-            limit[best.left[last]] = best.rank[last]
-    return _chosen(block_pair, parts, position)
-
-
-def _chosen(
-    block_pair: SetBlockPair, parts: Sequence[GroupPairs], position: np.ndarray
-) -> GroupPairs:
-    """Return the best pairs of several parts, sorted by left group and by rank.
-    `position`: see `best_groups`.
-    """
-    every = GroupPairs(*map(np.concatenate, zip(*parts, strict=True)))
-    best = block_pair.spec.best
-    some = best_of(every.left, every.rank, position[every.right], best)
-    return GroupPairs(*(column[some] for column in every))
-
-
 def _matches_of_share(block_pair: SetBlockPair) -> Iterator[SetMatches]:
     """Yield the matches of this share of the work."""
     yield from matches_in_parts(block_pair, *block_pair.range, scored=True)
@@ -173,71 +244,56 @@ def best_of_block(
     block_pair: SetBlockPair,
     columns: list[str],
     report: Callable[[int], None] = lambda rows: None,
-) -> BestRows:
-    """Find for each row of the first chunk the best rows of the second chunk.
+) -> list[BestRows]:
+    """Find for each row of the first chunk the best rows of the second chunk. If two
+    different chunks of one table are compared, also find for each row of the second
+    chunk the best rows of the first chunk. Return one `BestRows` for each of these
+    chunks.
 
     `report`: is called with the number of pairs of rows to choose from, before they are
     made.
     """
-    rows = rows_of_groups(block_pair.data)
-    position = rows.position
+    search, spec, xp = search_of(block_pair), block_pair.spec, block_pair.xp
+
+    def work(own: SetBlockPair, found: Iterator[SetMatches]) -> GroupPairs:
+        return search.best_groups(search.ranked(own, found))
+
     if block_pair.part == (0, 1):
-        shares = by_threads(
-            block_pair, True, lambda own, found: best_groups(own, found, position)
-        )
+        shares = by_threads(block_pair, True, work)
     else:
-        shares = [best_groups(block_pair, _matches_of_share(block_pair), position)]
-    groups = _chosen(block_pair, shares, position)
-    groups = _in_reach(groups, rows, block_pair.spec.best.number)
-    pair, left, right = _pairs_of_rows(block_pair, groups, rows, report)
-    left_row, number = to_host(block_pair.query["order"])[left], rows.numbers[right]
-    best = best_of(left_row, groups.rank[pair], number, block_pair.spec.best)
-    pair, left, right = pair[best], left[best], rows.places[right[best]]
-    xp = block_pair.xp
-    score = xp.asarray(groups.score[pair])
-    pairs = RowPairs(xp.asarray(left), xp.asarray(right), score)
-    total, part = columns_of_rows(block_pair, pairs, columns)
-    return BestRows(
-        frames_for(block_pair.query["example"]).result(part, total),
-        left_row[best],
-        groups.rank[pair],
-        number[best],
-    )
+        shares = [work(block_pair, _matches_of_share(block_pair))]
+    groups = search.in_reach(search.chosen(shares))
+    pair, left, right = search.pairs_of_rows(groups, report)
+    left, number = search.left.places[left], search.right.numbers[right]
+    orders = [to_host(chunk["order"]) for chunk in search.left.chunks]
+    firsts = np.cumsum([0, *map(len, orders)])
+    row = np.concatenate([order + n for order, n in zip(orders, firsts, strict=False)])
+    best = best_of(row[left], groups.rank[pair], number, spec.best)
+    pair, left, right = pair[best], left[best], search.right.places[right[best]]
+    one = search.left.chunks, xp.asarray(left)
+    other = search.right.chunks, xp.asarray(right)
+    part = pair_columns(one, other, spec, columns)
+    if spec.score in columns:
+        part[spec.score] = xp.asarray(groups.score[pair])
+    rows = frames_for(block_pair.query["example"]).result(part, len(pair))
+    found = BestRows(rows, row[left], groups.rank[pair], number[best])
+    return _of_each_chunk(found, firsts)
 
 
-def _in_reach(groups: GroupPairs, rows: GroupRows, number: int) -> GroupPairs:
-    """Leave out pairs behind `number` or more rows of better groups. `groups`: see
-    `_chosen`. `rows`: of the right groups.
+def _of_each_chunk(found: BestRows, firsts: np.ndarray) -> list[BestRows]:
+    """Divide rows of several chunks by their left rows. `firsts`: the position of each
+    chunk's first row, and the end.
     """
-    wide = np.diff(rows.firsts)[groups.right]
-    before = np.cumsum(wide) - wide
-    ties = _first_equal(groups.left, groups.rank)
-    ahead = before[ties] - before[_first_equal(groups.left)]
-    return GroupPairs(*(column[ahead < number] for column in groups))
-
-
-def _pairs_of_rows(
-    block_pair: SetBlockPair,
-    groups: GroupPairs,
-    rows: GroupRows,
-    report: Callable[[int], None],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return pairs of rows, among them all best ones. Columns: number of the pair of
-    groups; place of the left row in `SetChunk.order`; place of the right row in `rows`.
-
-    `groups`: see `_chosen`. `rows`: of the second chunk.
-    """
-    best = block_pair.spec.best
-    firsts = to_host(block_pair.query["firsts"])
-    wide = np.diff(rows.firsts)[groups.right]
-    if not best.all_ties:
-        wide = np.minimum(wide, best.number)
-    ends = np.cumsum(np.diff(firsts)[groups.left] * wide)
-    total = int(ends[-1]) if len(ends) else 0
-    report(total)
-    pair, within = locate_in_ranges(ends, 0, total, np)
-    left = firsts[groups.left][pair] + within // wide[pair]
-    return pair, left, rows.firsts[groups.right][pair] + within % wide[pair]
+    ends = np.searchsorted(found.left, firsts).tolist()
+    return [
+        BestRows(
+            found.rows.iloc[start:stop].reset_index(drop=True),
+            found.left[start:stop] - first,
+            found.rank[start:stop],
+            found.right[start:stop],
+        )
+        for first, start, stop in zip(firsts, ends, ends[1:], strict=False)
+    ]
 
 
 def merge_best(best: Best, *found: BestRows) -> BestRows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from dask_simjoin.graph.base import LabelledExpr, Steps, itself
+from dask_simjoin.graph.base import LabelledExpr, Steps, itself, pick
 from dask_simjoin.graph.dask_private import Expr, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin
 from dask_simjoin.planning.outputs import OutputSpec
@@ -20,13 +20,20 @@ BEST = OutputSpec(with_ids=True)
 
 
 class BestJoin(LazyJoin):
-    """The most similar right rows of each left row. The join is not planned yet. `how`:
-    "inner", or "left", which adds left rows without a match.
+    """The most similar right rows of each left row. The join is not planned yet.
+
+    `other`: the right table, or None for the rows of the same table. `how`: "inner", or
+    "left", which adds left rows without a match.
     """
 
     _parameters = ["source", "other", "spec", "how", "meta"]
     _output = BEST
     _plan_tells_partitions = True
+
+    @property
+    def _verb(self) -> str:  # type: ignore[override]
+        one = "self_" if self._other is None else ""
+        return f"{self.operand('spec').kind}{one}join"
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (max(len(self.plan.counted), 1) + 1)
@@ -53,10 +60,15 @@ class BestOfBlocks(PartitionsFiltered, LabelledExpr):
         steps = Steps("simjoin_best", self.deterministic_token)
         found: dict[int, list[TaskRef]] = {c: [] for c in self._partitions}
         for b, i, j, part in plan.work.pieces():
-            if i in found:
-                pair = tasks.block_pair(self.chunks, i, j, spec, plan.layout, part)
-                how = pair, list(meta.columns)
-                found[i].append(steps.add("block", (b, part[0]), best_of_block, *how))
+            sides = [i] if spec.other is not None or i == j else [i, j]
+            if not any(c in found for c in sides):
+                continue
+            pair = tasks.block_pair(self.chunks, i, j, spec, plan.layout, part)
+            how = pair, list(meta.columns)
+            both = steps.add("block", (b, part[0]), best_of_block, *how)
+            for n, c in enumerate(sides):
+                if c in found:
+                    found[c].append(steps.add("side", (b, part[0], n), pick, both, n))
         merge = functools.partial(merge_best, spec.best)
         for place, c in enumerate(self._partitions):
             key = (self._name, place)

@@ -316,10 +316,9 @@ class SetJoin(LazySets, pairs.Join):
 
 
 class SetBestJoin(LazySets, BestJoin):
-    """The right row with the most similar set, for each left row."""
+    """The right rows with the most similar sets, for each left row."""
 
     _label = "simjoin_set_best_join"
-    _verb = "set_join"
 
 
 class CountSetPairs(LazySets, pairs.CountPairs):

@@ -84,12 +84,12 @@ class LocalSets:
             return with_right_rows(found, rows)
 
     def best(self, example: Frame, how: str) -> Frame:
-        """Find the most similar right row of each left row."""
+        """Find the most similar right rows of each left row."""
         chunks, columns = self.chunks(with_ids=True), list(example.columns)
         with within_memory(Cause.of(self.spec, len(chunks) > 1)):
             report = memory_check(chunks, self.spec)
             found = best_of_block(self.pair(chunks), columns, report)
-            return best_rows(chunks[0], self.spec, example, how, found)
+            return best_rows(chunks[0], self.spec, example, how, *found)
 
     def counts(self, example: Series) -> Series:
         return self._series(count_block(self.pair(self.chunks()))[0], example)

@@ -314,12 +314,17 @@ def rows_of_equals(
     score = None
     if scored:
         group = xp.searchsorted(chunk["firsts"], right, side="right") - 1
-        sizes = sizes_of(chunk)
-        each = xp.ones(len(sizes) + 2)
-        each[: len(sizes)] = block_pair.spec.rule.score_of_equals(sizes)
-        each[-1] = math.nan
-        score = each[group]
+        score = scores_of_equals(chunk, block_pair.spec, xp)[group]
     return RowPairs(own.first[member] + earlier, right, score)
+
+
+def scores_of_equals(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
+    """Return for each group the similarity of its rows (groups,), float64."""
+    sizes = sizes_of(chunk)
+    each = xp.ones(len(sizes) + 2)
+    each[: len(sizes)] = spec.rule.score_of_equals(sizes)
+    each[-1] = math.nan
+    return each
 
 
 def row_pairs(

@@ -457,8 +457,54 @@ class OneSetTable(SetOptions):
         return resolve(self, meta, self.on, None)
 
 
+def check_best(best: Any) -> int:
+    """Return how many best rows are wanted; 0: all matches. Raise an error unless `best`
+    is True, False or a whole number above 0.
+    """
+    if isinstance(best, (bool, np.bool_)):
+        return int(best)
+    if not is_whole(best) or best < 1:
+        raise OptionError(
+            f"best={shown(best)} is not allowed; use True for the most similar row, or "
+            "a whole number >= 1, such as 3."
+        )
+    return check_whole("best", best, 1)
+
+
 @dataclass(frozen=True, kw_only=True)
-class SetSelfJoinRequest(OneSetTable, RowIds, Kept, Threaded):
+class MostSimilar:
+    """Options: for each row only the most similar rows."""
+
+    best: bool | int = field(
+        default=False,
+        metadata=about(
+            "keep only the most similar right row of each left row, or at most this "
+            "number of them"
+        ),
+    )
+    ties: Ties = field(
+        default="first",
+        metadata=about(
+            "of equally similar best rows, return the first ones or all",
+            choices=get_args(Ties),
+        ),
+    )
+
+    def with_best(self, spec: Spec) -> Spec:
+        """Set the options in a spec."""
+        number = check_best(self.best)
+        if not number and self.ties != "first":
+            raise OptionError(
+                f"ties={self.ties!r} needs best=True, which returns the most similar "
+                "rows. Without it, all pairs are in the result."
+            )
+        found: Any = spec
+        resolved: Spec = replace(found, best=Best(number, self.ties == ALL_TIES))
+        return resolved
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetSelfJoinRequest(OneSetTable, RowIds, Kept, MostSimilar, Threaded):
     """Asks for the pairs of rows of one table whose sets match."""
 
     return_similarity: bool = field(
@@ -466,7 +512,8 @@ class SetSelfJoinRequest(OneSetTable, RowIds, Kept, Threaded):
     )
 
     def spec(self, meta: Frame) -> SetSpec:
-        return keeping(self, resolve(self, meta, self.on, self.id), meta)
+        spec = keeping(self, resolve(self, meta, self.on, self.id), meta)
+        return self.with_best(spec)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -560,41 +607,20 @@ class TwoSetTables(SetOptions, IdsOfTwo, Kept, Threaded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestMatch(OneToOne):
+class BestMatch(MostSimilar, OneToOne):
     """Options: for each left row only its most similar right rows, or each row in at
     most one pair.
     """
 
-    best: bool | int = field(
-        default=False,
-        metadata=about(
-            "keep only the most similar right row of each left row, or at most this "
-            "number of them"
-        ),
-    )
-    ties: Ties = field(
-        default="first",
-        metadata=about(
-            "of equally similar best rows, return the first ones or all",
-            choices=get_args(Ties),
-        ),
-    )
-
-    def with_best(self, spec: Spec, how: str) -> Spec:
-        """Set the option in a spec. Raise an error for options that exclude each
+    def with_matching(self, spec: Spec, how: str) -> Spec:
+        """Set the options in a spec. Raise an error for options that exclude each
         other.
         """
-        found: Any = spec
+        found: Any = self.with_best(spec)
         greedy = self.is_greedy(how)
-        number = check_best(self.best)
-        if not number:
-            if self.ties != "first":
-                raise OptionError(
-                    f"ties={self.ties!r} needs best=True, which returns the most "
-                    "similar rows. Without it, all pairs are in the result."
-                )
-            matched: Spec = replace(found, matching=greedy)
-            return matched
+        resolved: Spec = replace(found, matching=greedy)
+        if not found.best.number:
+            return resolved
         given = f"best={shown(self.best)}"
         if greedy:
             raise OptionError(
@@ -608,23 +634,7 @@ class BestMatch(OneToOne):
                 else f"Use how={LEFT!r}, or swap the tables"
             )
             raise OptionError(f"{given} is not allowed with how={how!r}. {remedy}.")
-        best = Best(number, self.ties == ALL_TIES)
-        resolved: Spec = replace(found, best=best)
         return resolved
-
-
-def check_best(best: Any) -> int:
-    """Return how many best rows are wanted; 0: all matches. Raise an error unless `best`
-    is True, False or a whole number above 0.
-    """
-    if isinstance(best, (bool, np.bool_)):
-        return int(best)
-    if not is_whole(best) or best < 1:
-        raise OptionError(
-            f"best={shown(best)} is not allowed; use True for the most similar row, or "
-            "a whole number >= 1, such as 3."
-        )
-    return check_whole("best", best, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -647,7 +657,7 @@ class SetJoinRequest(TwoSetTables, BestMatch):
                 "threshold= is missing: use set_join(other, on, threshold, ...)."
             )
         spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
-        spec = self.with_best(spec, self.how)
+        spec = self.with_matching(spec, self.how)
         return bare(spec) if self.how in (SEMI, ANTI) else spec
 
 

@@ -61,6 +61,13 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
         Add the column `similarity` (float64).
     id, keep, suffixes
         As in `self_join`.
+    best : bool or int, default False
+        Return only the most similar other row of each row, or with a number at most
+        this number of them. `left` is then the row, and `right` the other row. Rows
+        come in the order of the left rows, the most similar right row first.
+    ties : {"first", "all"}, default "first"
+        With `best`, which of several equally similar rows to return: those that come
+        first in the frame, or all that are as similar as the last of them.
     comparison : {">=", ">", "="}
         How the similarity is compared with the threshold. Integers are compared, so
         rounding changes no pair.
@@ -82,8 +89,8 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
     -------
     DataFrame
         Columns ``left``, ``right`` (the ids' dtype), and ``similarity`` and the kept
-        columns if requested; lazy if the frame is.  `left` is the row that comes first
-        in the frame.  The order of rows is not specified.
+        columns if requested; lazy if the frame is.  Without `best`, `left` is the row
+        that comes first in the frame, and the order of rows is not specified.
 
     Raises
     ------
@@ -109,6 +116,14 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
     0     0      1         1.0
     1     0      2         0.6
     2     1      2         0.6
+
+    The most similar other row of each row:
+
+    >>> df.simjoin.set_self_join("text", 0.6, tokenizer="whitespace", best=True)
+       left  right
+    0     0      1
+    1     1      0
+    2     2      0
     """
     return verbs.self_join(frame, request, SETS)
 
@@ -129,8 +144,9 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
         As in `join`.
     best : bool or int, default False
         Return only the most similar right row of each left row, or with a number at
-        most this number of them. Rows come in the order of the left
-        rows, the most similar right row first. `how` must be "inner" or "left".
+        most this number of them. Rows come in the order of the left rows, the most
+        similar right row first. `how` must be "inner" or "left". Within one table use
+        `set_self_join`, where no row matches itself.
     ties : {"first", "all"}, default "first"
         With `best`, which of several equally similar rows to return: those that come
         first in `other`, or all that are as similar as the last of them.

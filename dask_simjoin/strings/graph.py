@@ -91,10 +91,9 @@ class EditJoin(LazyEdits, pairs.Join):
 
 
 class EditBestJoin(LazyEdits, BestJoin):
-    """The right row with the most similar text, for each left row."""
+    """The right rows with the most similar texts, for each left row."""
 
     _label = "simjoin_edit_best_join"
-    _verb = "edit_join"
 
 
 class CountEditPairs(LazyEdits, pairs.CountPairs):

@@ -41,6 +41,7 @@ from dask_simjoin.sets.requests import (
     BestMatch,
     BlockOptions,
     CountedRows,
+    MostSimilar,
     Threshold,
     ValueSpec,
     check_threshold,
@@ -314,7 +315,7 @@ class OneTextTable(EditOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EditSelfJoinRequest(OneTextTable, RowIds, Kept, Threaded):
+class EditSelfJoinRequest(OneTextTable, RowIds, Kept, MostSimilar, Threaded):
     """Asks for the pairs of rows of one table whose texts are within a distance."""
 
     verb: ClassVar[str] = "edit_self_join"
@@ -324,7 +325,8 @@ class EditSelfJoinRequest(OneTextTable, RowIds, Kept, Threaded):
     )
 
     def spec(self, meta: Frame) -> EditSpec:
-        return keeping(self, resolve(self, meta, self.on, self.id), meta)
+        spec = keeping(self, resolve(self, meta, self.on, self.id), meta)
+        return self.with_best(spec)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -404,7 +406,7 @@ class EditJoinRequest(TwoTextTables, BestMatch):
     def spec(self, left: Frame, right: Frame) -> EditSpec:
         check_how(self.how)
         spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
-        spec = self.with_best(spec, self.how)
+        spec = self.with_matching(spec, self.how)
         return bare(spec) if self.how in (SEMI, ANTI) else spec
 
 

@@ -61,6 +61,9 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
     by : column or list of columns, optional
         Columns that must be equal in both rows. Rows with a missing value in these
         columns match no row.
+    best, ties
+        As in `set_self_join`. With `k`, the most similar texts have the fewest edits,
+        with `similarity` the largest similarities.
     threads
         As in `self_join`.
     blocksize : int or str, optional
@@ -71,8 +74,8 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
     -------
     DataFrame
         Columns ``left``, ``right`` (the ids' dtype), and ``distance`` and the kept
-        columns if requested; lazy if the frame is.  `left` is the row that comes first
-        in the frame.  The order of rows is not specified.
+        columns if requested; lazy if the frame is.  Without `best`, `left` is the row
+        that comes first in the frame, and the order of rows is not specified.
 
     Raises
     ------
@@ -101,6 +104,14 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
        left  right
     0     0      1
     1     0      2
+
+    The most similar other name of each name:
+
+    >>> df.simjoin.edit_self_join("name", 2, best=True, return_distance=True)
+       left  right  distance
+    0     0      1       1.0
+    1     1      0       1.0
+    2     2      0       2.0
     """
     return verbs.self_join(frame, request, TEXTS)
 
@@ -125,9 +136,10 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
         As in `join`.
     best : bool or int, default False
         Return only the most similar right row of each left row, or with a number at
-        most this number of them. With `k` these have the fewest edits,
-        with `similarity` the largest similarities. Rows come in the order of the left
-        rows, the most similar right row first. `how` must be "inner" or "left".
+        most this number of them. With `k` these have the fewest edits, with `similarity`
+        the largest similarities. Rows come in the order of the left rows, the most
+        similar right row first. `how` must be "inner" or "left". Within
+        one table use `edit_self_join`, where no row matches itself.
     ties : {"first", "all"}, default "first"
         With `best`, which of several equally similar rows to return: those that come
         first in `other`, or all that are as similar as the last of them.

@@ -172,6 +172,9 @@ def set_options(draw: Draw, verb: str) -> dict[str, Any]:
     if verb in ("set_self_join", "set_join"):
         own["id"], own["return_similarity"] = "key", True
         own["keep"] = draw.one("keep", [None, "r", "s"])
+    if verb == "set_self_join" and draw.chance("best", 0.4):
+        own["best"] = draw.one("number", [True, 2, 3, 10])
+        own["ties"] = draw.one("ties", ["first", "all"])
     if verb == "set_join":
         own["how"] = draw.one("how", ["inner", "left", "right", "outer"])
         if own["how"] in ("inner", "left") and draw.chance("best", 0.4):

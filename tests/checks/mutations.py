@@ -995,14 +995,14 @@ MUTATIONS = [
     ),
     Mutation(
         "sets/best.py",
-        "            parts, held = [best], len(best.left)\n",
-        "            held = len(best.left)\n",
+        "                parts, held = [best], len(best.left)\n",
+        "                held = len(best.left)\n",
         "sets/test_best.py -k held",
     ),
     Mutation(
         "sets/best.py",
-        "places = np.lexsort((numbers, group))",
-        "places = np.arange(len(numbers))",
+        "places = np.lexsort((number, group))",
+        "places = np.arange(len(number))",
         "sets/test_best.py -k first_row_of",
     ),
     Mutation(

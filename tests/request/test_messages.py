@@ -708,7 +708,7 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("self_join", "one_to_one", "with matching='greedy'"),
         ("self_join", "matching", "use knn_join(other, 1, mutual=True)"),
         ("self_join", "best", "use knn_join(other, 1), or within one table knn_join("),
-        ("edit_self_join", "limit", "use best=n in set_join() and edit_join()"),
+        ("edit_self_join", "limit", "use best=n in set_join(), edit_join(), set_self"),
         ("self_join", "left_keep", "as in keep={'left': 'name', 'right': ["),
         ("neighbor_counts", "left_keep", "one value per row"),
     ],

@@ -1,6 +1,6 @@
 """The most similar right rows of each left row, against brute force."""
 
-from types import SimpleNamespace
+import itertools
 
 import dask.dataframe as dd
 import numpy as np
@@ -84,12 +84,68 @@ def test_best_matches_are_those_of_brute_force(kind, left, right, ties, number, 
             assert list(zip(inner["left"], inner["right"], strict=True)) == [*pairs]
 
 
+def with_option(frame, kind):
+    """Return a frame with a column of groups, and an option for it, or for rows without
+    tokens.
+    """
+    frame = frame.assign(g=[n % 3 == 0 for n in range(len(frame))])
+    if kind == "sets":
+        return frame, {"allow_empty": True, "allow_missing": True}
+    return frame, {"by": "g"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=examples(60))
+@given(
+    texts=TEXTS,
+    ties=st.sampled_from(["first", "all"]),
+    number=NUMBERS,
+    more=st.booleans(),
+    data=st.data(),
+)
+def test_best_matches_within_a_table(kind, texts, ties, number, more, data):
+    verb, how = KINDS[kind]
+    frame = pd.DataFrame({"t": pd.Series(texts, dtype=object), "n": range(len(texts))})
+    frame, option = with_option(frame, kind) if more else (frame, {})
+    pairs = {}
+    for (i, one), (j, other) in itertools.permutations(enumerate(texts), 2):
+        if more and kind == "sets" and not one and one == other:
+            pairs[i, j] = 1  # both are empty, or both are missing
+        elif more and kind != "sets" and (i % 3 == 0) != (j % 3 == 0):
+            continue
+        elif (rank := rank_of(kind, one, other)) is not None:
+            pairs[i, j] = rank
+    want = [*best_pairs(pairs, ties, number)]
+    how = how | option | {"best": number, "ties": ties, "on": "t", "keep": "n"}
+    verb = verb.replace("join", "self_join")
+    found = getattr(frame.simjoin, verb)(**how)
+    assert list(zip(found["left"], found["right"], strict=True)) == want
+    assert found["n_left"].equals(found["left"])
+    assert found["n_right"].equals(found["right"])
+    npartitions = data.draw(st.integers(1, 3))
+    lazy = dd.from_pandas(frame, npartitions=npartitions, sort=False).simjoin
+    size = data.draw(st.sampled_from([60, 200, 10_000]))
+    rows = getattr(lazy, verb)(blocksize=size, **how).compute()
+    assert (rows["n_left"] == rows["left"]).all()
+    assert (rows["n_right"] == rows["right"]).all()
+    rows = rows.sort_values("left", kind="stable", ignore_index=True)
+    pd.testing.assert_frame_equal(rows, found)
+
+
+def search_of_groups(left, right, number):
+    """Return a search for groups of one row each."""
+    sides = [
+        best.Groups((), ones, np.arange(len(ones) + 1), *[places] * 3)
+        for ones in (np.ones(left, int), np.ones(right, int))
+        for places in [np.arange(len(ones))]
+    ]
+    return best.BestSearch(*sides, False, Best(number))
+
+
 @pytest.mark.parametrize("number", [1, 3])
 def test_few_pairs_are_held(monkeypatch, number):
     """Each batch has a better row for each of ten groups, so few of them stay."""
     monkeypatch.setattr(best, "BATCH", 10)
-    monkeypatch.setattr(best, "_ranked", lambda _, pairs: pairs)
-    monkeypatch.setattr(best, "all_groups", len)
     held = []
     chosen = best.best_of
 
@@ -102,8 +158,7 @@ def test_few_pairs_are_held(monkeypatch, number):
     batches = (
         best.GroupPairs(group, np.full(10, n), n * one, one) for n in range(99, -1, -1)
     )
-    task = SimpleNamespace(query=group, spec=SimpleNamespace(best=Best(number, False)))
-    found = best.best_groups(task, batches, np.arange(100))
+    found = search_of_groups(10, 100, number).best_groups(batches)
     assert found.left.tolist() == np.repeat(group, number).tolist()
     assert found.right.tolist() == [*range(number)] * 10
     assert len(held) > 10 and max(held) <= 20 + 20 * number
@@ -112,8 +167,6 @@ def test_few_pairs_are_held(monkeypatch, number):
 def test_pairs_behind_enough_better_ones_are_dropped(monkeypatch):
     """Three pairs of each group are known, so later batches add nothing."""
     monkeypatch.setattr(best, "BATCH", 10)
-    monkeypatch.setattr(best, "_ranked", lambda _, pairs: pairs)
-    monkeypatch.setattr(best, "all_groups", len)
     held = []
     chosen = best.best_of
 
@@ -124,8 +177,7 @@ def test_pairs_behind_enough_better_ones_are_dropped(monkeypatch):
     monkeypatch.setattr(best, "best_of", watched)
     group, one = np.arange(10), np.ones(10)
     batches = (best.GroupPairs(group, np.full(10, n), n * one, one) for n in range(100))
-    task = SimpleNamespace(query=group, spec=SimpleNamespace(best=Best(3, False)))
-    found = best.best_groups(task, batches, np.arange(100))
+    found = search_of_groups(10, 100, 3).best_groups(batches)
     assert found.right.tolist() == [0, 1, 2] * 10 and len(held) <= 4
 
 
@@ -154,11 +206,15 @@ def test_equal_rows_far_apart_are_all_best():
 
 
 def test_the_first_row_of_a_group_is_the_first_in_its_table():
-    chunk = {"order": [2, 0, 1], "position": [4, 1, 7], "firsts": [0, 2, 3]}
+    chunk = {"order": [2, 0, 1], "position": [4, 1, 7], "firsts": [0, 2, 3, 3]}
     chunk = {name: np.array(value) for name, value in chunk.items()}
-    found = best.rows_of_groups(chunk)
+    chunk["offsets"] = np.array([0, 5])
+    found = best.groups_of(chunk)
     assert found.places.tolist() == [1, 0, 2] and found.numbers.tolist() == [4, 7, 1]
-    assert found.position.tolist() == [4, 1]
+    assert found.position[:2].tolist() == [4, 1] and found.rows.tolist() == [2, 1, 0]
+    both = best.groups_of(chunk, chunk)
+    assert both.places.tolist() == [1, 0, 2, 4, 3, 5]
+    assert both.rows.tolist() == [2, 1, 0] * 2 and both.sizes.tolist() == [5, 0, 0] * 2
 
 
 def test_what_is_refused():

@@ -270,11 +270,18 @@ def best(
 ) -> None:
     ties, how = ["first", "all"][rng.integers(2)], ["inner", "left"][rng.integers(2)]
     number = [1, 2, 3, 10][rng.integers(4)]
-    asked = asked | {"how": how, "best": number, "ties": ties}
-    found = computed(one[0].simjoin.edit_join(two[0], "text", id="key", **asked))
+    asked = asked | {"best": number, "ties": ties, "id": "key"}
+    if rng.integers(2):
+        how, two = "inner", one
+        found = computed(one[0].simjoin.edit_self_join("text", **asked))
+        pairs = wanted(one[1], None, options)
+        pairs |= {(j, i): distance for (i, j), distance in pairs.items()}
+    else:
+        found = computed(one[0].simjoin.edit_join(two[0], "text", how=how, **asked))
+        pairs = wanted(one[1], two[1], options)
     texts = columns_of("text", one, two)
     rank: dict[tuple[int, int], Fraction] = {}
-    for (i, j), distance in wanted(one[1], two[1], options).items():
+    for (i, j), distance in pairs.items():
         longest = max(len(texts[0][i]), len(texts[1][j]), 1)
         rank[i, j] = Fraction(distance, 1 if "k" in options else longest)
     keys = columns_of("key", one, two)

@@ -609,10 +609,14 @@ class Verbs:
         asked = AskedSets(draw, self.how)
         scored = not asked.missing and draw.chance("return_similarity", 0.6)
         keep = draw.one("keep", [None, "s", "key"])
-        lazy = one.lazy.simjoin.set_self_join(
-            id=self.id, return_similarity=scored, keep=keep, **asked.options
-        )
+        how = {"id": self.id, "return_similarity": scored, "keep": keep}
         pairs = asked.pairs(one.frame, one.frame, True)
+        if scored and draw.chance("best", 0.4):
+            how["best"] = draw.one("number", [True, 2, 3, 10])
+            how["ties"] = draw.one("ties", ["first", "all"])
+            both = pairs | {(j, i): value for (i, j), value in pairs.items()}
+            pairs = best_pairs(both, how["ties"], int(how["best"]))
+        lazy = one.lazy.simjoin.set_self_join(**how, **asked.options)
         own = one.frame, self.every_name(one)
         return Want("pairs", lazy, frame_of(pairs, own, own, scored, keep))
 
