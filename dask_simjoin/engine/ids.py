@@ -204,6 +204,18 @@ def from_id_keys(labels: Array, ids: Ids) -> Values:
     )
 
 
+def taken_ids(ids: Ids, positions: Array) -> Values:
+    """Return the ids at these positions, int64, of which the result may be a view. It
+    is an array if the ids have int64 keys.
+    """
+    if is_range(ids) and (ids.start, ids.step) == (0, 1):
+        return positions
+    keys = as_id_keys(ids, positions)
+    if keys is None:
+        return frames_for(ids).ids(ids, positions)
+    return from_id_keys(keys, ids)
+
+
 def is_range(ids: Ids) -> bool:
     """Return whether the ids are a RangeIndex, of pandas or cuDF."""
     return hasattr(ids, "start") and hasattr(ids, "step")

@@ -42,7 +42,9 @@ def in_blocks(
     with np.errstate(all="ignore"):
         for start in range(0, len(totals), step):
             some = totals[start : start + step]
-            some[:] = convert(some)
+            found = convert(some)
+            if found is not some:
+                some[:] = found
     return totals
 
 
@@ -121,20 +123,50 @@ def roots(totals: Array, xp: ArrayModule, kernels: HostKernels | None) -> Array:
     before it. The float after r has a square above t. So the result is r if its rounded
     square is at least t, and else the float after r.
     """
-    found, exact = kernels.roots(totals) if kernels else near_roots(totals, xp)
+    if xp is not np:
+        return _roots_on_device(totals, xp)
+    found, exact = kernels.roots(totals) if kernels else near_roots(totals)
     if not exact:
-        rows = xp.flatnonzero((totals > 0) & (totals < NORMAL))
+        rows = np.flatnonzero((totals > 0) & (totals < NORMAL))
         if len(rows):
-            some = _on_host(totals[rows])
-            found[rows] = xp.asarray(smallest(some, np.sqrt(some), np.square, np))
+            some = totals[rows]
+            found[rows] = smallest(some, np.sqrt(some), np.square, np)
     return found
 
 
-def near_roots(totals: Array, xp: ArrayModule) -> tuple[Array, bool]:
+ROOT = """
+    const double t = total;  // `root` may be the same memory
+    root = sqrt(t);
+    if (t > 0 && __double_as_longlong(t) < 0x0030000000000000ll) {  // 2**-1020
+        long long low = 0, high = 0x2010000000000000ll;  // 2**-510
+        while (high - low > 1) {
+            const long long middle = (low + high) / 2;
+            const double other = __longlong_as_double(middle);
+            if (__dmul_rn(other, other) >= t) high = middle;
+            else low = middle;
+        }
+        root = __longlong_as_double(high);
+    } else if (__dmul_rn(root, root) < t) {
+        root = __longlong_as_double(__double_as_longlong(root) + 1);
+    }
+"""
+"""Body of the kernel that finds a root on a GPU."""
+
+
+def _roots_on_device(totals: Array, xp: ArrayModule) -> Array:
+    """Do the work of `roots` on a GPU, in place: arrays of neighbors take most of its
+    memory.
+    """
+    kernel = xp.ElementwiseKernel("float64 total", "float64 root", ROOT, "simjoin_root")
+    kernel(totals, totals)
+    return totals
+
+
+def near_roots(totals: np.ndarray) -> tuple[np.ndarray, bool]:
     """Return the roots of totals (n,), and whether all of them are exact. Roots
     of totals below `NORMAL` may not be exact.
     """
-    found = xp.sqrt(totals)
+    found = np.sqrt(totals)
     bits, short = found.view(np.int64), (found * found).view(np.int64)
     # -1 where the square is too small; shifts are faster than comparisons
     short -= totals.view(np.int64)

@@ -32,6 +32,7 @@ from dask_simjoin.tasks.neighbor_rows import (
     nearest_rows,
     state_of_all_rows,
     whole_rows,
+    whole_rows_on_device,
 )
 from dask_simjoin.tasks.ties import ties_in, with_ties
 
@@ -82,8 +83,11 @@ class LocalNearest(LocalDriver):
             about = state, wanted.k, spec, queries
             tied = ties_in(*about, data, (0, 0), wanted.totals)
             state = with_ties(*about, most, tied)
-        elif device is None and not with_alone:
-            return whole_rows(queries, data, state, spec, example, self.threads)
+        elif not with_alone:
+            chunks = queries, data
+            if device is None:
+                return whole_rows(*chunks, state, spec, example, self.threads)
+            return whole_rows_on_device(*chunks, state, spec, example)
         if all_rows is not queries:
             state = state_of_all_rows(state, self.frames[0], spec)
         made = nearest_or_missing if with_alone else nearest_rows

@@ -13,7 +13,7 @@ from dask_simjoin.engine.base import (
     frames_for,
 )
 from dask_simjoin.engine.compat import inverse_of, module_of, to_host
-from dask_simjoin.engine.ids import as_id_keys, from_id_keys, joined
+from dask_simjoin.engine.ids import as_id_keys, from_id_keys, joined, taken_ids
 from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Values
@@ -305,6 +305,38 @@ def whole_rows(
     )
 
 
+def whole_rows_on_device(
+    query: Chunk, data: Chunk, state: State, spec: JoinSpec, like: Frame
+) -> Frame:
+    """Make rows like `nearest_rows`, for a single searched chunk on a GPU. The memory of
+    the state becomes the memory of the result, if no neighbor is missing.
+
+    `data`: the searched chunk.
+    """
+    totals, numbers = state["totals"], state["row_numbers"]
+    (n, k), xp = numbers.shape, module_of(numbers)
+    if not numbers.size or int(numbers.min()) < 0:
+        return nearest_rows(query, state, spec, like, find_rows(state, data, 0, spec))
+    numbers, frames = numbers.reshape(-1), frames_for(query["example"])
+
+    def of_left(values: Array) -> Array:
+        return _repeated(values[:, None], n, k)
+
+    columns: dict[str, Values] = {}
+    if spec.kept_left:
+        index = of_left(row_places(query))
+        columns |= kept_columns((query,), spec.kept_left, index)
+    if spec.kept_right:
+        index = row_places(data)[numbers]
+        columns |= kept_columns((data,), spec.kept_right, index)
+    columns["distance"] = measured(spec, xp)(totals.reshape(-1))
+    columns["right"] = taken_ids(data["ids"], numbers)
+    own = taken_ids(query["ids"], xp.arange(n))
+    columns["left"] = of_left(own) if isinstance(own, xp.ndarray) else own.repeat(k)
+    columns["rank"] = _repeated(xp.arange(1, k + 1)[None], n, k)
+    return frames.result({name: columns[name] for name in like.columns}, n * k)
+
+
 def search_rows(
     query: Chunk,
     data: Chunk,
@@ -360,9 +392,9 @@ def _by_batch(
     shared_out(some, len(values), threads)
 
 
-def _repeated(values: np.ndarray, n: int, k: int, threads: int) -> np.ndarray:
+def _repeated(values: Array, n: int, k: int, threads: int = 1) -> Array:
     """Return values, (n, 1) or (1, k), for all neighbors of all rows (n * k,)."""
-    found = np.empty((n, k), values.dtype)
+    found = module_of(values).empty((n, k), values.dtype)
 
     def fill(start: int, stop: int) -> None:
         found[start:stop] = values[start:stop] if len(values) == n else values

@@ -1,6 +1,8 @@
 """Distances: the smallest float whose threshold is at least a total."""
 
+import ctypes
 import math
+import subprocess
 
 import numpy as np
 import pytest
@@ -8,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.kernels import distances as kernels
-from dask_simjoin.metrics import make_metric
+from dask_simjoin.metrics import inverse, make_metric
 from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.request.units import ANGLES, LENGTHS
+from tests.support import host_gpu
 
 KINDS = [
     ("euclidean", 2),
@@ -52,6 +55,33 @@ def check(totals, found, threshold):
         assert (threshold(found) >= totals).all()
         less = threshold(np.nextafter(found, 0))
         assert ((less < totals) | (found == 0)).all()
+
+
+@pytest.mark.skipif(not host_gpu.available(), reason="needs g++")
+def test_roots_of_a_gpu(tmp_path):
+    """The kernel's text, compiled for the host; it works in place."""
+    totals = np.append(totals_of("euclidean", 0, 3000), [0.0, np.inf, inverse.NORMAL])
+    (tmp_path / "root.cpp").write_text(
+        """
+        #include <cmath>
+        #include <cstring>
+        static double __dmul_rn(double a, double b) { return a * b; }
+        static double __longlong_as_double(long long a) { double b; memcpy(&b, &a, 8); return b; }
+        static long long __double_as_longlong(double a) { long long b; memcpy(&b, &a, 8); return b; }
+        extern "C" void roots(long long n, double* totals) {
+            for (long long i = 0; i < n; i++) {
+                double &total = totals[i], &root = totals[i];
+        """
+        + inverse.ROOT
+        + "}}"
+    )
+    library = tmp_path / "root.so"
+    options = "-O1", "-std=c++14", "-shared", "-fPIC", "-ffp-contract=off"
+    subprocess.run(["g++", *options, tmp_path / "root.cpp", "-o", library], check=True)
+    found = totals.copy()
+    at = ctypes.c_void_p(found.ctypes.data)
+    ctypes.CDLL(str(library)).roots(ctypes.c_longlong(len(found)), at)
+    np.testing.assert_array_equal(found, inverse.roots(totals, np, None))
 
 
 @pytest.mark.parametrize(("name", "p"), KINDS)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
-from dask_simjoin.tasks import neighbor_rows
+from dask_simjoin.tasks import local_nearest, neighbor_rows
 from dask_simjoin.tasks.nearest import State
 from dask_simjoin.tasks.neighbor_rows import has_neighbor, part_of_rows
 
@@ -38,4 +38,28 @@ def test_blocks_of_few_neighbors_give_the_same_rows(monkeypatch, keep):
     assert 0 < len(want) < 1200
     monkeypatch.setattr(neighbor_rows, "BATCH", 7)
     monkeypatch.setattr(neighbor_rows, "IN_CACHE", 1)
+    pd.testing.assert_frame_equal(frame.simjoin.knn_join(**options), want)
+
+
+@pytest.mark.parametrize("ids", ["range", "step", "numbers", "short", "texts"])
+@pytest.mark.parametrize("far", [None, 0.05])
+def test_rows_of_a_gpu_are_those_of_the_host(monkeypatch, ids, far):
+    """The function for GPUs, on arrays of NumPy; also with fewer than k neighbors."""
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame(rng.random((200, 2)), columns=["x", "y"]).assign(z=range(200))
+    labels = {
+        "range": pd.RangeIndex(200),
+        "step": pd.RangeIndex(5, 605, 3),
+        "numbers": rng.permutation(200),
+        "short": rng.permutation(200).astype(np.int32),
+        "texts": rng.permutation(200).astype(str),
+    }
+    frame.index = labels[ids]
+    options = {"k": 4, "max_distance": far, "on": ["x", "y"], "keep": "z"}
+    want = frame.simjoin.knn_join(**options)
+
+    def on_device(query, data, state, spec, like, threads):
+        return neighbor_rows.whole_rows_on_device(query, data, state, spec, like)
+
+    monkeypatch.setattr(local_nearest, "whole_rows", on_device)
     pd.testing.assert_frame_equal(frame.simjoin.knn_join(**options), want)
