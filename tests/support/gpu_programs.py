@@ -5,7 +5,15 @@ start.
 import itertools
 
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.gpu.sources import norm_constant, tree_search
+from dask_simjoin.engine.gpu.sources import (
+    LEAF,
+    LISTS,
+    ROW_NORMS,
+    nearest_rows,
+    norm_constant,
+    tree_search,
+)
+from dask_simjoin.engine.index.gpu import ROW_DIMS
 from dask_simjoin.engine.index.kdtree import BLOCK, MIDDLE, VALUE_BITS
 from tests.support.paths import ROOT
 
@@ -122,6 +130,12 @@ def search_programs(dims, engines=("float32",), norm=2, lists=(True,)):
     into shared memory.
     """
     found = []
+    for d in dims:
+        if d <= ROW_DIMS and norm in ROW_NORMS:
+            told = {"DIMS": d, "EXACT": True, "LEAF": LEAF}
+            by_rows = (nearest_rows(d, k, norm) for k in LISTS)
+            found.append(("leaves", "order_leaves", told))
+            found += [(name, "search_rows", some) for name, some in by_rows]
     for d, engine, some in itertools.product(dims, engines, lists):
         told = {"DIMS": d, "LISTS": some, "EXACT": engine == "float64"}
         if engine == "float16":

@@ -25,10 +25,13 @@ struct Place { unsigned x; };
 static Place threadIdx, blockIdx, blockDim, gridDim;
 struct int2 { int x, y; };
 static int2 make_int2(int x, int y) { return {x, y}; }
+struct alignas(16) float4 { float x, y, z, w; };
+static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+struct alignas(16) double2 { double x, y; };
 #define __device__
 #define __global__
 #define __forceinline__ inline
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
 static const int STACK = 1 << 16;
@@ -183,6 +186,18 @@ static long long __double_as_longlong(double a) { long long b; memcpy(&b, &a, 8)
 static float __int_as_float(int a) { float b; memcpy(&b, &a, 4); return b; }
 static unsigned __float_as_uint(float a) { unsigned b; memcpy(&b, &a, 4); return b; }
 static float __double2float_ru(double a) { float b = (float)a; return b < a ? nextafterf(b, INFINITY) : b; }
+static double flushed(double a) { return fabs(a) < 1.17549435e-38 ? copysign(0, a) : a; }
+// rounds a + b down to float32, with the rounding error of their sum
+static float sum_down(double a, double b) {
+    const double sum = a + b, rest = sum - a, error = (a - (sum - rest)) + (b - rest);
+    const float c = (float)sum;
+    return flushed(c > sum || (c == sum && error < 0) ? nextafterf(c, -INFINITY) : c);
+}
+static float __double2float_rd(double a) { return sum_down(a, 0); }
+static float __fadd_rd(float a, float b) { return sum_down(flushed(a), flushed(b)); }
+static float __fsub_rd(float a, float b) { return sum_down(flushed(a), -flushed(b)); }
+static float __fmul_rd(float a, float b) { return sum_down(flushed(a) * flushed(b), 0); }
+static float __fmaf_rd(float a, float b, float c) { return sum_down(flushed(a) * flushed(b), flushed(c)); }
 static double __dadd_rn(double a, double b) { return a + b; }
 static double __dsub_rn(double a, double b) { return a - b; }
 static double __dmul_rn(double a, double b) { return a * b; }
@@ -227,7 +242,7 @@ extern "C" const char* run_NAME(unsigned host_blocks, unsigned host_threads, voi
 }
 """
 
-LONG = ("spanning", "spanning_rows")
+LONG = ("spanning", "spanning_rows", "nearest_rows")
 """Sources whose kernels run longer in tests than they take to optimize."""
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from dask_simjoin.catalog import AUTO, Method
 from dask_simjoin.engine.base import method_module, search_layout_of
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.gpu import arrays, load
+from dask_simjoin.engine.gpu import arrays, load, row_search
 from dask_simjoin.engine.gpu.build import BUILDER
 from dask_simjoin.engine.gpu.pairs import LIBRARY
 from dask_simjoin.engine.gpu.sources import FANOUT, norm_constant
@@ -22,6 +22,7 @@ from dask_simjoin.engine.index.gpu import (
     make_nearest_device_layout,
 )
 from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
+from dask_simjoin.metrics.inverse import roots
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.sizes import BUFFER_SHARE
 
@@ -44,19 +45,21 @@ def _convert_some() -> None:
     """Run the array operations that follow a search on little data, to load their
     kernels early.
     """
-    totals, _ = GpuSearcher.fresh(2, 2)
+    totals, names = GpuSearcher.fresh(2, 2)
     last = totals[:, 1]
-    cupy.where(cupy.isinf(last), last, cupy.sqrt(last.copy()))
-    totals = totals.reshape(-1).copy()
-    cupy.sqrt(totals, out=totals)
-    cupy.tile(cupy.repeat(cupy.arange(2), 2), 2)
+    cupy.where(cupy.isinf(last), last, roots(last.copy(), cupy, None))
+    int(names.max()), int(names.min())
+    names[:2] = cupy.arange(2)[:, None]
 
 
 def build(x: Array, layout: NearestDeviceLayout) -> Index:
     """Return the index of a chunk's points (n, d), float64, for searches."""
     # compile while the index is built: guess that lists fit into shared memory, as in
     # most searches
-    load.begin(_program(layout, lists=True), arrays.program("fill_8"))
+    if layout.has_boxes:
+        load.begin(_program(layout, lists=True), arrays.program("fill_8"))
+    else:
+        load.begin(*row_search.programs(layout), arrays.program("fill_8"))
     return device_nearest.build_nearest(x, layout, BUILDER)
 
 
@@ -181,15 +184,20 @@ class GpuSearcher:
         k = best_d2.shape[1]
         if not (len(q["names"]) and len(d["names"]) and k):
             return
+        tree = row_search.tree_of(d, layout, k)
+        if tree is not None:
+            state = best_d2, best_name
+            row_search.search(q, d, tree, layout, *state, is_self_join, bound2)
+            return
+        own, data = q["y"] is d["y"], device_nearest.with_tiles(d, layout, BUILDER)
+        q = data if q is d else device_nearest.with_tiles(q, layout, BUILDER)
         search = _tensor if layout.engine == "float16" else _tiles
         bounds = layout.bounds
         scale2, rho = (1.0, 0.0) if bounds is None else (bounds.scale**2, bounds.rho)
-        own = q["y"] is d["y"]
         limits = [np.float64(bound2), np.float64(scale2), np.float64(rho), np.int32(k)]
-        state = [best_d2, best_name, cupy.zeros(1, cupy.uint32)]
-        search(
-            q, d, layout, k, [np.int32(is_self_join), np.int32(own), *limits, *state]
-        )
+        found = [best_d2, best_name, cupy.zeros(1, cupy.uint32)]
+        rest = [np.int32(is_self_join), np.int32(own), *limits, *found]
+        search(q, data, layout, k, rest)
 
 
 def _room(k: int) -> int:

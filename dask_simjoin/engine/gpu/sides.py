@@ -16,12 +16,12 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.engine.gpu import boruvka, load
+from dask_simjoin.engine.gpu import boruvka, load, row_search
 from dask_simjoin.engine.gpu.arrays import full, numbers, take
 from dask_simjoin.engine.gpu.build import BUILDER
-from dask_simjoin.engine.gpu.sources import LEAF, ROW_DIMS, tree_search
+from dask_simjoin.engine.gpu.sources import LEAF, tree_search
 from dask_simjoin.engine.index.cpu_tiles import TILE
-from dask_simjoin.engine.index.gpu import NearestDeviceLayout
+from dask_simjoin.engine.index.gpu import ROW_DIMS, NearestDeviceLayout
 from dask_simjoin.metrics.norms import Array, Index
 
 WARPS = 4
@@ -115,9 +115,7 @@ class RowSide(Side):
         """Prepare the index for searches: order its points, and bound them by boxes."""
         if not self.rows:
             return
-        place, rows = cupy.empty(self.rows, cupy.int32), np.int32(self.rows)
-        tiles = -(-self.rows // TILE)
-        self._run("order_leaves", 32 * tiles, self.y, rows, np.int32(tiles), place)
+        place, rows = row_search.ordered(self.y), np.int32(self.rows)
         self.points = BUILDER.rows(self.y, place)
         self.nodes = place + np.int32(self.first) if self.first else place
         self._take(known)

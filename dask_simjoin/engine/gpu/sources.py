@@ -10,6 +10,7 @@ import math
 import re
 from importlib import resources
 
+from dask_simjoin.engine.index.gpu import ROW_DIMS
 from dask_simjoin.metrics.norms import Norm
 
 
@@ -33,16 +34,18 @@ interleaving, the pairs of the first queries would not predict how many pairs th
 queries have.
 """
 
-ROW_DIMS = 6
-"""In up to this many dimensions, each row of a spanning tree searches on its own: see
-`spanning_rows.cu`.
+LEAF = 8
+"""Number of points in a leaf of the trees of `spanning_rows.cu` and `nearest_rows.cu`."""
 
-In 2 to 6 dimensions, trees of a million rows take 0.4 to 0.8 times as long as with
-tiles. In 8 dimensions, they take 1.5 to 1.9 times as long.
+ROW_NORMS = 1, 2, math.inf
+"""Norms of searches by rows: their totals stay in the range of float32 numbers if the
+coordinates do.
 """
 
-LEAF = 8
-"""Number of points in a leaf of the tree of `spanning_rows.cu`."""
+LISTS = 8, 16, 32
+"""Numbers of neighbors that a pass of `nearest_rows.cu` finds: the smallest one that is
+enough, or the largest one.
+"""
 
 OPTIONS = ("-std=c++17",)
 """Options of NVRTC for all programs.
@@ -106,3 +109,12 @@ def tree_search(dims: int, exact: bool, norm: Norm = 2) -> tuple[str, dict[str, 
         constants = {"DIMS": dims, "EXACT": True, "LEAF": LEAF}
         return "spanning_rows", constants | norm_constant(norm)
     return "spanning", {"DIMS": dims, "EXACT": exact} | norm_constant(norm)
+
+
+def nearest_rows(dims: int, k: int, norm: Norm = 2) -> tuple[str, dict[str, int]]:
+    """Return the program of the search of k neighbors by rows, and its constants."""
+    length = next((one for one in LISTS if one >= k), LISTS[-1])
+    constants = {"DIMS": dims, "EXACT": True, "LEAF": LEAF, "K": length}
+    # a few registers are then kept in memory
+    constants["BLOCKS"] = 4 if dims <= 3 else 3
+    return "nearest_rows", constants | norm_constant(norm)

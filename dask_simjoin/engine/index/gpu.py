@@ -32,6 +32,14 @@ WARP = 32
 HOPPER_SHARED_BYTES = 227 * 1024
 """Bytes of shared memory that a block of threads can use on compute capability 9.0."""
 
+ROW_DIMS = 6
+"""In up to this many dimensions, searches on GPUs may have one thread per row: see
+`spanning_rows.cu` and `nearest_rows.cu`.
+
+In 2 to 6 dimensions, spanning trees of a million rows take 0.4 to 0.8 times as long as
+with tiles. In 8 dimensions, they take 1.5 to 1.9 times as long.
+"""
+
 CUTS = 3
 """The kd order halves a dimension this many times before it cuts the next one.
 
@@ -95,6 +103,11 @@ class TilesOnDevice:
         if self.dims <= 3:
             return 4, 4
         return 2, 2 if ENGINES[self.engine].tensor else 3
+
+    @property
+    def has_boxes(self) -> bool:
+        """Whether an index has tiles, and a tree of their boxes."""
+        return True
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
         return f"tiles, in order of {names(self.cut.dims)}"
@@ -237,7 +250,7 @@ def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
     order = builder.order(x, layout.cut.first(len(x), tile, CUTS), tile, *layout.parts)
     y = builder.rows(x, order)
     index = {"order": order.astype(xp.int32, copy=False), "y": y}
-    if not len(x):
+    if not len(x) or not layout.has_boxes:
         return index
     return index | builder.boxed(
         y, layout.bounds, tile, not ENGINES[layout.engine].tensor
@@ -259,6 +272,10 @@ class NearestDeviceLayout(TilesOnDevice):
     Searches use only center, scale and rho from `bounds`. After scaling, no squared
     distance between points exceeds 2**15.
     """
+
+    @property
+    def has_boxes(self) -> bool:
+        return self.dims > ROW_DIMS
 
 
 def make_nearest_device_layout(
@@ -284,12 +301,13 @@ def make_nearest_device_layout(
     tensor = dims <= half.MAX_DIMS and half.shared_in_search(dims) <= shared
     if bounds is None:
         engine = "float64"
+    elif engine == "auto" and dims < 5:
+        engine = "float64"  # alone, it is as fast as with a filter
     elif engine == "auto":
         blur = _relative_errors(bounds, sample)
         if tensor and dims >= TENSOR_DIMS and blur["float16"] * CLEAR["float16"] <= 1:
             engine = "float16"
-        # in fewer dimensions, float64 alone is as fast
-        elif dims >= 5 and blur["float32"] * CLEAR["float32"] <= 1:
+        elif blur["float32"] * CLEAR["float32"] <= 1:
             engine = "float32"
         else:
             engine = "float64"
@@ -350,12 +368,29 @@ def build_nearest(
 
     ``order``, ``y``, ``lower``, ``upper``, ``levels`` and ``z`` are as in `build`.
     With tensor cores there is no ``z``, but ``vectors``, ``norm``, ``error`` and
-    ``most_error``: see `dask_simjoin.engine.filters.float16.make_nearest_vectors`.
+    ``most_error``: see `dask_simjoin.engine.filters.float16.make_nearest_vectors`. In
+    up to `ROW_DIMS` dimensions there are only ``order`` and ``y``.
     """
     index = begin(x, layout, builder)
-    if len(x) and ENGINES[layout.engine].tensor and layout.bounds is not None:
-        index |= builder.nearest_vectors(index["y"], layout.bounds)
-    return index
+    return index | _vectors(index["y"], layout, builder) if layout.has_boxes else index
+
+
+def _vectors(y: Array, layout: NearestDeviceLayout, builder: Builder) -> Index:
+    if not (len(y) and ENGINES[layout.engine].tensor and layout.bounds is not None):
+        return {}
+    return builder.nearest_vectors(y, layout.bounds)
+
+
+def with_tiles(index: Index, layout: NearestDeviceLayout, builder: Builder) -> Index:
+    """Return an index with ids that can be searched by tiles. In few dimensions, their
+    boxes are built here.
+    """
+    if "lower" in index:
+        return index
+    y, tiled = index["y"], not ENGINES[layout.engine].tensor
+    boxes = builder.boxed(y, layout.bounds, layout.tile, tiled)
+    found = index | boxes | _vectors(y, layout, builder)
+    return found | {"least": _least_names(index["names"], builder.xp)}
 
 
 def part(index: Index, start: int, stop: int) -> Index:
@@ -364,8 +399,10 @@ def part(index: Index, start: int, stop: int) -> Index:
 
     `start`: a multiple of the number of points in a group of boxes.
     """
-    tile = TILE if "z" in index else half.TILE
     found = {name: index[name][start:stop] for name in ("order", "names", "y")}
+    if "lower" not in index:
+        return found
+    tile = TILE if "z" in index else half.TILE
     group = start // (tile * index["lower"].shape[2])
     found |= {name: index[name][group:] for name in ("lower", "upper")}
     if "z" in index:
@@ -381,15 +418,20 @@ def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:
 
     `names`: the ids (n,), int64, or a number that is added to positions in the chunk.
 
-    The result also has ``names`` (n,), the ids in kd order, and ``least``, the smallest
-    id in each run of 64 points.
+    The result also has ``names`` (n,), the ids in kd order. If the index has boxes, it
+    also has ``least``, the smallest id in each run of 64 points.
     """
     if isinstance(names, int):
         own = index["order"].astype(xp.int64)
         own = own + names if names else own
     else:
         own = xp.ascontiguousarray(xp.asarray(names, xp.int64)[index["order"]])
-    number = -(-len(own) // TILE)
+    found = index | {"names": own}
+    return found | {"least": _least_names(own, xp)} if "lower" in index else found
+
+
+def _least_names(names: Array, xp: ArrayModule) -> Array:
+    number = -(-len(names) // TILE)
     padded = xp.full(number * TILE, np.iinfo(np.int64).max, xp.int64)
-    padded[: len(own)] = own
-    return index | {"names": own, "least": padded.reshape(number, TILE).min(axis=1)}
+    padded[: len(names)] = names
+    return padded.reshape(number, TILE).min(axis=1)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 cupy = pytest.importorskip("cupy")
 
+from dask_simjoin.engine.gpu import row_search
 from dask_simjoin.engine.gpu.build import kd_order
 from dask_simjoin.engine.gpu.nearest import SEARCHER, build
 from dask_simjoin.engine.index.gpu import ENGINES, make_nearest_device_layout
@@ -149,7 +150,7 @@ def test_thousands_of_equal_points(engine, k):
 
 
 @pytest.mark.parametrize("k", [20, 21, 31, 33, 100, 200, 500, 1025])
-@pytest.mark.parametrize("dims", [2, 17])
+@pytest.mark.parametrize("dims", [2, 5, 17])
 def test_long_lists(dims, k):
     """Lists that are filled many times over, also of points that are as far as each
     other.
@@ -193,6 +194,21 @@ def test_distances_that_overflow(k, dims):
     layout = check(x, x, k, True, names, cuts=(20, 64), order=(2, 0, 1))
     assert layout.engine == "float64"
     check(x, x, k, True, names, bound2=1e300)
+
+
+@pytest.mark.parametrize("dims", [2, 5])
+def test_few_dimensions_by_tiles(monkeypatch, dims):
+    """As if many neighbors were searched."""
+    monkeypatch.setattr(row_search, "MAX_NEIGHBORS", {dims: 0})
+    for kind in KINDS:
+        x = make_points(kind, 700, dims, np.random.default_rng(dims))
+        check(x, x, 5, True, engines=ENGINES, cuts=(300,))
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-45, 1e-39, 1e-30, 1e37, 1e100])
+def test_numbers_beyond_float32(scale):
+    x = np.random.default_rng(4).normal(size=(700, 3)) * scale
+    check(x, x, 5, True)
 
 
 @pytest.mark.parametrize("dims", [2, 17])

@@ -81,13 +81,13 @@ def variants(name):
         ]
     if name == "nearest":
         every = [
-            *itertools.product((1, 2, 6, 16, 17, 2048), (0, 1), (1,)),
-            (2, 1, 0),
+            *itertools.product((7, 16, 17, 2048), (0, 1), (1,)),
+            (7, 1, 0),
             (17, 0, 0),
-            (6, 0, 0),
+            (7, 0, 0),
         ]
         plain = [{"DIMS": d, "EXACT": e, "ROWS": 64, "LISTS": k} for d, e, k in every]
-        several = zip((2, 17, 2), NORMS, strict=True)
+        several = zip((7, 17, 7), NORMS, strict=True)
         return plain + [
             {"DIMS": d, "EXACT": 1, "ROWS": 64, "LISTS": 1} | norm
             for d, norm in several
@@ -168,6 +168,17 @@ def variants(name):
             *zip((2, 3, 2), NORMS, strict=True),
         ]
         return [{"DIMS": d, "EXACT": 1, "LEAF": 8} | norm for d, norm in every]
+    if name == "nearest_rows":
+        every = [
+            *itertools.product((1, 2, 6), (8, 32), ({},)),
+            *zip((2, 3), (16, 8), NORMS[:2], strict=True),
+        ]
+        return [
+            {"DIMS": d, "EXACT": 1, "LEAF": 8, "K": k, "BLOCKS": 3} | norm
+            for d, k, norm in every
+        ]
+    if name == "leaves":
+        return [{"DIMS": d, "EXACT": 1, "LEAF": 8} for d in (1, 2, 6)]
     if name in ("arrays", "boruvka", "dendrogram"):
         return [{"DIMS": 1, "EXACT": 1}]
     if name == "columns":

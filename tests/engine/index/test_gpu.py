@@ -130,6 +130,8 @@ def nearest_indexes(engine, dims):
         layout = nearest_layout(x, engine)
         if layout.engine == engine:
             index = device_nearest.build_nearest(x, layout)
+            index = device_nearest.relabelled(index, 0)
+            index = device_nearest.with_tiles(index, layout, device_nearest.HOST)
             d2 = squared_distances(index["y"], index["y"])
             yield layout, index, d2, np.sort(d2, axis=1)
 
@@ -193,17 +195,21 @@ def test_the_engine_of_a_search_follows_from_dimensions_and_the_sample():
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("n", [0, 1, 64, 65, 300])
-def test_names_follow_the_index(engine, n):
+@pytest.mark.parametrize("dims", [3, 7])
+def test_names_follow_the_index(engine, n, dims):
     rng = np.random.default_rng(n)
-    x = rng.uniform(size=(n, 3))
-    index = device_nearest.build_nearest(
-        x, nearest_layout(rng.uniform(size=(9, 3)), engine)
-    )
+    x = rng.uniform(size=(n, dims))
+    layout = nearest_layout(rng.uniform(size=(9, dims)), engine)
+    index = device_nearest.build_nearest(x, layout)
+    assert ("lower" in index) == (n > 0 and dims > 6)
     assert (index["y"] == x[index["order"]]).all()
     names = rng.permutation(n)
     for given, want in ((names, names), (1000, np.arange(n) + 1000)):
         named = device_nearest.relabelled(index, given)
         assert (named["names"] == want[index["order"]]).all()
+        if not n:
+            continue
+        named = device_nearest.with_tiles(named, layout, device_nearest.HOST)
         assert named["least"].tolist() == [
             min(named["names"][a : a + 64]) for a in range(0, n, 64)
         ]

@@ -10,67 +10,13 @@
 // the children 2 i and 2 i + 1 of the level below. `starts` holds the number of the first node of each level. Children
 // that remain to be visited are one bit per level, because the sibling of an ancestor follows from the ancestor.
 //
-// Constants: DIMS; EXACT 1; NORM; LEAF, a power of two of at most 64.
+// Constants: DIMS; EXACT 1; NORM; LEAF.
 
-#define TILE 64
 #define WARPS 4
 #define LEVELS 32          // of a tree; it suffices, because nodes are counted in int32
 #define NO_NAME 0x7fffffff
 
 __device__ __forceinline__ double infinity() { return __longlong_as_double(0x7ff0000000000000ll); }
-
-// Writes the order in which a tree holds the points: within each tile of consecutive points, halves of halves along the
-// widest dimension, down to the leaves. `place` (n,): the positions in `y`. One warp per tile.
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
-order_leaves(const double* __restrict__ y, int n, int tiles, int* __restrict__ place) {
-    __shared__ double s_x[WARPS][TILE * DIMS];
-    __shared__ int s_at[WARPS][TILE];
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    double* x = s_x[warp];
-    int* at = s_at[warp];
-    for (int t = blockIdx.x * WARPS + warp; t < tiles; t += gridDim.x * WARPS) {
-        const int begin = t * TILE, count = min(TILE, n - begin);
-        for (int k = lane; k < count * DIMS; k += 32) x[k] = y[(size_t)begin * DIMS + k];
-        for (int p = lane; p < TILE; p += 32) at[p] = p;
-        __syncwarp();
-        for (int size = TILE; size > LEAF; size >>= 1) {
-            int own[2], to[2] = {-1, -1};
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                const int p = lane + 32 * h;
-                if (p >= count) continue;
-                own[h] = at[p];
-                const int first = p & ~(size - 1), stop = min(first + size, count);
-                double widest = -1;
-                int dim = 0;
-                for (int k = 0; k < DIMS; k++) {
-                    double low = x[at[first] * DIMS + k], high = low;
-                    for (int m = first + 1; m < stop; m++) {
-                        low = fmin(low, x[at[m] * DIMS + k]);
-                        high = fmax(high, x[at[m] * DIMS + k]);
-                    }
-                    if (high - low > widest) {
-                        widest = high - low;
-                        dim = k;
-                    }
-                }
-                const double value = x[own[h] * DIMS + dim];
-                to[h] = first;
-                for (int m = first; m < stop; m++) {
-                    const double other = x[at[m] * DIMS + dim];
-                    to[h] += other < value || (other == value && m < p);
-                }
-            }
-            __syncwarp();
-#pragma unroll
-            for (int h = 0; h < 2; h++)
-                if (to[h] >= 0) at[to[h]] = own[h];
-            __syncwarp();
-        }
-        for (int p = lane; p < count; p += 32) place[begin + p] = begin + at[p];
-        __syncwarp();
-    }
-}
 
 // Writes the box of each leaf, its smallest core distance, and its smallest id.
 extern "C" __global__ void
