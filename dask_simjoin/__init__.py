@@ -35,6 +35,8 @@ __all__ = [
     *VERBS,
 ]
 
+PUBLIC_MODULES = ("cluster", "errors", "neighbors", "sets")
+
 
 def __getattr__(name: str) -> NoReturn:
     if name.startswith("_"):
@@ -44,6 +46,11 @@ def __getattr__(name: str) -> NoReturn:
     else:
         rest = no_verb(name, sorted(VERBS), __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{rest}")
+
+
+def __dir__() -> list[str]:
+    modules = [name for name in PUBLIC_MODULES if name in globals()]
+    return sorted([*__all__, *modules, "__version__"])
 
 
 register()

@@ -330,6 +330,18 @@ def kind_of_number(dtype: DType) -> str:
     return kind if kind in "iufb" and size <= 8 else ""
 
 
+def may_be_times(dtype: DType) -> bool:
+    """Return whether a dtype is one of times, dates or time spans. A column of objects
+    may hold dates.
+    """
+    arrow = arrow_type(dtype)
+    if arrow is not None:
+        kinds = pa.types.is_timestamp, pa.types.is_date, pa.types.is_duration
+        return any(is_kind(arrow) for is_kind in kinds)
+    kind = getattr(dtype, "kind", "")
+    return kind in ("m", "M") or (isinstance(dtype, np.dtype) and kind == "O")
+
+
 def check_indexable(dtype: DType, id: Hashable | None) -> None:
     """Raise an error for ids that are 16-bit floats, because pandas cannot look them up
     in an index.

@@ -252,9 +252,10 @@ class UnitsWarning(SimJoinWarning):
 
 class ColumnsWarning(SimJoinWarning):
     """Without ``on=``, a column looks like ids, has a far wider range than others, or
-    is ignored. Or the table has fewer rows than columns, and may be transposed.
+    is ignored. Or the table has fewer rows than columns, and may be transposed. Or
+    ``metric="hamming"`` compares a single column.
 
-    Remedy: Name the coordinate columns with ``on=``.
+    Remedy: Name the coordinate columns with ``on=``; for "hamming", one for each bit.
     """
 
 

@@ -103,7 +103,11 @@ def options():
 def _options(verb):
     request = verb.request
     others = ", ".join(name for name, kind in METRICS.items() if kind.formula)
-    metrics = "all" if issubclass(request, Conditions) else f"all but {others}"
+    metrics = (
+        "all"
+        if issubclass(request, Conditions) or request.formulas
+        else f"all but {others}"
+    )
     words = ["`eps` as a column"] * request.radii + _names(request, TOLD)
     choices = {option.name: option.metadata["choices"] for option in fields(request)}[
         "partitioning"

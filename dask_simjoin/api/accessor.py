@@ -25,7 +25,7 @@ class SimJoinAccessor(Generic[F]):
     pass over the needed columns. It runs when Dask first needs the partitions of the
     result (``compute``, ``npartitions``, ``repr``).
 
-    On a pandas DataFrame the verbs compute at the call, most of them on one core. On
+    On a pandas DataFrame the verbs compute at the call, most of them on all cores. On
     cuDF frames, plain or Dask, they compute on GPUs, and results stay there.
 
     All libraries, partitionings and methods find the same pairs; see

@@ -42,8 +42,8 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
         The row to keep of several near rows. It is marked False.
 
         - "first", "last": the first or the last row in the frame.
-        - A numeric column: the row with the largest value; among equal values the first
-          row. Rows without a value come last.
+        - A column of numbers, times or dates: the row with the largest value; among
+          equal values the first row. Rows without a value come last.
         - False: no row; every row near another row is marked.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
         As in `self_join`. For "greedy", "auto" is "entity", which keeps the order of

@@ -28,6 +28,7 @@ from dask_simjoin.calls.groups import with_groups
 from dask_simjoin.calls.inputs import (
     as_frame,
     check_threads,
+    warn_of_itself,
     with_points,
     without_points,
 )
@@ -80,6 +81,7 @@ def verb(
             table = given.pop(frame.name)
             rows = as_frame(table)
             other = given.get("other")
+            options = dict(given)
             if other is not None:
                 given["other"] = as_frame(other, "other")
             check_threads(given.get("threads"), rows, given.get("other"))
@@ -87,6 +89,8 @@ def verb(
             begin = time.perf_counter()
             with pooled(library(rows)):
                 made_of = function(rows, request(**given))  # type: ignore[call-arg]
+            if other is table:
+                warn_of_itself(name, options)
             found = without_points(made_of, added)
             table_of(rows).log_done(name, found, time.perf_counter() - begin)
             missing = given.get("how") in KEEPS
@@ -127,7 +131,7 @@ def with_added(
         needs_bound = getattr(request, "groups_need_bound", True)
         rows, given, codes = with_groups(rows, given, needs_bound)
         added = added + codes
-    if "within" in known:
+    if "within" in known or getattr(request, "formulas", False):
         rows, given, columns = with_gates(rows, given, getattr(request, "radii", False))
         added = added + columns
     return rows, given, added

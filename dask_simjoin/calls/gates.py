@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from dask_simjoin.calls.groups import (
     BOUNDS,
@@ -29,11 +28,12 @@ from dask_simjoin.calls.groups import (
     places_among,
 )
 from dask_simjoin.calls.tables import table_of
-from dask_simjoin.catalog import HOME, arrow_type, kind_of_number, library
+from dask_simjoin.catalog import HOME, kind_of_number, library
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.columns import EXACT_INTEGER
-from dask_simjoin.engine.compat import any_of, on_gpu, to_host, values_of
+from dask_simjoin.engine.compat import any_of, to_host
 from dask_simjoin.engine.native import native
+from dask_simjoin.engine.times import times_of, unit_of_times
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics import gates as definition
 from dask_simjoin.metrics.distances import METRICS, make_metric
@@ -259,7 +259,7 @@ def rule_of(name: Hashable, value: Any, columns: list[Series]) -> tuple[Gate, st
             f"{kinds[0]} and {kinds[1]}. Convert one of the columns."
         )
     if kinds[0] in (*CLOCKS, OBJECTS):
-        units = [_unit(column.dtype) for column in columns]
+        units = [unit_of_times(column.dtype) for column in columns]
         unit = max(units, key=list(NANOSECONDS).index)
         return rule_of_times(name, value, unit), unit
     if kinds[0] != NUMBERS or any(kind_of_number(c.dtype) == "b" for c in columns):
@@ -269,22 +269,6 @@ def rule_of(name: Hashable, value: Any, columns: list[Series]) -> tuple[Gate, st
             "of times with pandas.to_datetime()."
         )
     return rule_of_numbers(name, value), ""
-
-
-def _unit(dtype: Any) -> str:
-    """Return the unit of comparison for times of this dtype. It is never seconds, so
-    that `ROUNDED` units are little.
-    """
-    unit = _own_unit(dtype)
-    return unit if unit in ("us", "ns") else "ms"
-
-
-def _own_unit(dtype: Any) -> Any:
-    """Return the unit of times of this dtype; None if it has none."""
-    arrow = arrow_type(dtype)
-    if isinstance(dtype, np.dtype) and dtype.kind in "mM":
-        return np.datetime_data(dtype)[0]
-    return getattr(dtype if arrow is None else arrow, "unit", None)
 
 
 def _tolerance(rule: Gate) -> float:
@@ -374,49 +358,7 @@ def _values_of(rows: Frame, unit: str) -> tuple[Array, Array]:
                 "common number first."
             )
         return found, np.isnan(found)
-    try:
-        return (_times_on_gpu if on_gpu(column) else _times)(column, unit)
-    except (pa.ArrowInvalid, pd.errors.OutOfBoundsDatetime, OverflowError, ValueError):
-        raise ColumnError(
-            f"within= names {name!r} of dtype {column.dtype}. It holds other values "
-            f"than times, or times beyond the range of the unit {unit!r}. Convert the "
-            "column with pandas.to_datetime()."
-        ) from None
-
-
-def _times(column: Series, unit: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return times as int64, and which of them are missing."""
-    arrow = arrow_type(column.dtype)
-    if arrow is not None:
-        values = pa.chunked_array([column.array.__arrow_array__()])
-        span = pa.types.is_duration(arrow)
-        zone = getattr(arrow, "tz", None)
-        kind = pa.duration(unit) if span else pa.timestamp(unit, zone)
-        if pa.types.is_date(arrow):
-            values = values.cast(pa.timestamp("ms"))
-        missing = values.is_null().to_numpy()
-        whole = values.cast(kind).cast(pa.int64()).fill_null(0)
-        return whole.to_numpy(), missing
-    if column.dtype == object:
-        if pd.api.types.infer_dtype(column, skipna=True) not in ("date", "empty"):
-            raise ValueError
-        column = pd.to_datetime(column)
-    span = getattr(column.dtype, "kind", "") == "m"
-    index = (pd.TimedeltaIndex if span else pd.DatetimeIndex)(column)
-    return index.as_unit(unit).asi8, np.asarray(index.isna())
-
-
-def _times_on_gpu(column: Series, unit: str) -> tuple[Array, Array]:
-    """Return times like `_times`. cuDF would wrap times beyond the range of a unit."""
-    own = _own_unit(column.dtype)
-    if own is None:
-        raise ValueError
-    missing = values_of(column.isna())
-    whole = values_of(column.astype("int64").fillna(0))
-    scale = NANOSECONDS[own] // NANOSECONDS[unit]
-    if any_of(abs(whole) > (2**63 - 1) // scale):
-        raise ValueError
-    return whole * scale, missing
+    return times_of(column, unit, "within")
 
 
 def columns_unlike(rows: Frame, labels: list[str], sides: int, *values: Frame) -> Frame:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import numbers
 import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +26,10 @@ from dask_simjoin.engine.native import cast_arrow, native, without_views
 from dask_simjoin.errors import (
     ColumnError,
     OptionError,
+    SimJoinWarning,
     UnsupportedFrameError,
     in_table,
+    line_of_user,
 )
 from dask_simjoin.metrics.norms import Frame, Ids
 from dask_simjoin.metrics.sphere import RADIUS
@@ -39,6 +42,7 @@ from dask_simjoin.request.columns import (
     optional,
 )
 from dask_simjoin.request.messages import MOST_SHOWN, instead_of_frame, shown
+from dask_simjoin.request.requests import ANTI
 from dask_simjoin.request.spec import DistanceUnit, RowSpec
 from dask_simjoin.request.units import LENGTHS, meters, parsed, unit_name
 
@@ -548,6 +552,30 @@ def check_other(call: str, other: object, **second: object) -> None:
         f"{call}, where "
         "other= is a Dask, pandas or cuDF DataFrame."
     )
+
+
+def warn_of_itself(verb: str, given: Mapping[str, Any]) -> None:
+    """Warn if a table is joined with itself, and the result is trivial because each row
+    is its own partner.
+    """
+    options = "different", "within", "min_distance"
+    if given.get("dropna") or any(given.get(name) is not None for name in options):
+        return
+    kind = verb.removesuffix("join").removeprefix("knn_")  # "", "set_" or "edit_"
+    if given.get("how") == ANTI:
+        use = (
+            "For the rows without another row near them, use "
+            f"drop_{kind}near_duplicates(..., keep=False)."
+        )
+    elif given.get("best") and given.get("ties") != "all":
+        use = (
+            f"Use {kind}self_join(..., pairs='both'), sort its pairs, and keep the best "
+            "of each row: pairs.groupby('left').head(1)."
+        )
+    else:
+        return
+    text = f"other= is this frame itself, so each row is a partner of itself. {use}"
+    warnings.warn(SimJoinWarning(text), stacklevel=line_of_user())
 
 
 def check_threads(threads: object, *tables: Any) -> None:

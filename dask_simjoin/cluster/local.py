@@ -20,6 +20,7 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
 )
 from dask_simjoin.cluster.algorithms.condensed_tree import CLUSTERS as CLUSTER_COLUMNS
 from dask_simjoin.cluster.algorithms.dbscan import (
+    cores_by_cells,
     cores_of_chunk,
     dbscan_by_cells,
     dbscan_of_chunk,
@@ -78,8 +79,8 @@ from dask_simjoin.planning.outputs import (
 )
 from dask_simjoin.request.clusters import Choice, NearDuplicatedRequest
 from dask_simjoin.request.options import MAX_WHOLE
-from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.counts import count_block, count_block_pairs, no_edges
+from dask_simjoin.tasks.chunks import Chunk, Refine
+from dask_simjoin.tasks.counts import count_block_pairs, no_edges
 from dask_simjoin.tasks.left_out import kept_rows
 from dask_simjoin.tasks.local import LocalJoins
 from dask_simjoin.tasks.local_nearest import LocalNearest
@@ -112,7 +113,8 @@ class LocalDistances(LocalJoins, LocalNearest):
     """Joins, searches and clusters of plain frames by distance."""
 
     def marks(self, request: NearDuplicatedRequest, example: Series) -> Series:
-        work = self.indexed(LISTED_CLUSTERS)
+        refine = self._cells_for(2) if request.counted else None
+        work = self.indexed(LISTED_CLUSTERS, refine=refine)
         found = frames_for(example).xp.zeros(len(work.chunks[0]["ids"]), np.bool_)
         if work.plan.meets:
             found = _marks(work.block_pair, request, self.threads)
@@ -140,10 +142,14 @@ class LocalDistances(LocalJoins, LocalNearest):
         core = rows_of_places(found.core, found.order)
         return labels, np.flatnonzero(to_host(core))
 
+    def _cells_for(self, min_samples: int) -> Refine | None:
+        """Return a function that may choose grid cells as the layout to find core rows."""
+        if self.spec.search.method != AUTO or self.spec.gated:
+            return None
+        return functools.partial(layout_of_cells, min_samples)
+
     def _labeled(self, min_samples: int, weights: np.ndarray | None) -> Labeled:
-        gated = self.spec.gated
-        by_cells = weights is None and self.spec.search.method == AUTO and not gated
-        refine = functools.partial(layout_of_cells, min_samples) if by_cells else None
+        refine = self._cells_for(min_samples) if weights is None else None
         work = self.indexed(CLUSTERS, refine=refine)
         (chunk,), plan, _ = work
         if not plan.meets:
@@ -326,8 +332,11 @@ def _marks(
 ) -> Array:
     """Return a mask of the rows to drop (n,), if all rows are in one chunk."""
     chunk, layout = block_pair.query, block_pair.layout
-    if request.counted:
-        return count_block(block_pair, enough=1)[0] > 0
+    if request.counted:  # each row with a neighbor
+        by_cells = layout.method == "cells"
+        cores = cores_by_cells if by_cells else cores_of_chunk
+        core = cores(block_pair, 2, threads)
+        return rows_of_places(core, order_of(chunk))
     if request.grouping == CONNECTED:
         within = components_by_place(block_pair, all_cores(chunk), threads)
         found = best_of_chunk(

@@ -452,6 +452,12 @@ class Formula(Metric):
         """Convert columns (n, d) to coordinates (n, d + more)."""
         raise NotImplementedError
 
+    def reached(self, threshold: float, columns: int) -> float:
+        """Return the largest total up to `threshold` that rows with `columns` columns
+        can have, or a larger number up to `threshold`.
+        """
+        return threshold
+
 
 class Hamming(Formula):
     """The share of columns with different numbers in both rows.
@@ -467,6 +473,14 @@ class Hamming(Formula):
 
     def coordinates(self, x: Array) -> Array:
         return hamming_coordinates(x)
+
+    def reached(self, threshold: float, columns: int) -> float:
+        if not threshold < 1:
+            return threshold
+        different = min(math.floor(threshold * columns) + 1, columns)
+        while different / columns > threshold:
+            different -= 1
+        return different / columns
 
     def candidates(self, threshold: float) -> float:
         return hamming_limit(threshold)
@@ -732,15 +746,24 @@ class ByFormula(_Extended):
     `plain`.
 
     The columns become coordinates for candidates, and follow as words. `inner` is
-    `plain`, or adds coordinates to it. `names`: of all columns.
+    `plain`, or adds coordinates to it. `names`: of all columns. `lists`: whether the
+    first one holds lists.
     """
 
     def __init__(
-        self, inner: Metric, plain: Formula, names: tuple[object, ...], added: int
+        self,
+        inner: Metric,
+        plain: Formula,
+        names: tuple[object, ...],
+        added: int,
+        lists: bool,
     ) -> None:
         super().__init__(inner, added)
         self.plain = plain
         numbers = len(names) - added
+        # gates of rows with their own distances have coordinates for the given threshold
+        own_widths = isinstance(inner, Gated) and None in inner.gates.widths
+        self._columns = 0 if lists or own_widths else numbers
         words = [f"{name} word {half}" for name in names[:numbers] for half in (0, 1)]
         axes = [*names[:numbers], *["sum"] * plain.more, *names[numbers:], *words]
         self.__dict__.update(
@@ -759,6 +782,8 @@ class ByFormula(_Extended):
         return xp.asfortranarray(xp.concatenate([own, x[:, numbers:], *words], axis=1))
 
     def widened(self, threshold: float) -> float:
+        if self._columns:
+            threshold = self.plain.reached(threshold, self._columns)
         return self.inner.widened(self.candidates(threshold))
 
 

@@ -15,11 +15,13 @@ from dask_simjoin.engine.columns import A_NUMBER
 from dask_simjoin.errors import (
     CoordinateError,
 )
+from dask_simjoin.metrics.distances import Hamming
 from dask_simjoin.metrics.norms import add, reach
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.sample import moments
 from dask_simjoin.request.column_names import are_points
 from dask_simjoin.request.messages import (
+    BITS,
     counted,
     listed,
 )
@@ -288,13 +290,18 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
     for name in spec.on:
         for number, summary in enumerate(summaries):
             if name in summary.inexact:
+                advice = (
+                    f"{BITS.format(name=name)}. To compare whole integers, number them "
+                    f"first: df[{name!r}] = pandas.factorize(df[{name!r}])[0]."
+                    if spec.metric.name == Hamming.name
+                    else "Otherwise subtract an offset first. Or, if rounding is fine, "
+                    f"convert the column: df[{name!r}] = df[{name!r}].astype('float64')."
+                )
                 raise CoordinateError(
                     f"Column {name!r} holds the integer {summary.inexact[name]}"
                     f"{f' (partition {number})' if len(summaries) > 1 else ''}. Beyond "
                     "2**53, float64 cannot represent every integer. If these are ids, "
-                    f"use id={name!r} and other coordinates. Otherwise subtract an "
-                    "offset first. Or, if rounding is fine, convert the column: "
-                    f"df[{name!r}] = df[{name!r}].astype('float64')."
+                    f"use id={name!r} and other coordinates. {advice}"
                 )
 
 

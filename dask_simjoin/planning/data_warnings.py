@@ -22,7 +22,7 @@ from dask_simjoin.errors import (
     UnitsWarning,
     line_of_user,
 )
-from dask_simjoin.metrics.distances import Canberra, Cosine, Haversine
+from dask_simjoin.metrics.distances import Canberra, Cosine, Hamming, Haversine
 from dask_simjoin.metrics.norms import Frame, add
 from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.planning.budget import (
@@ -37,7 +37,7 @@ from dask_simjoin.request.column_names import (
     is_identifier,
     latitude_and_longitude,
 )
-from dask_simjoin.request.messages import about_many, counted, listed, size_text
+from dask_simjoin.request.messages import BITS, about_many, counted, listed, size_text
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.sizes import PROBED
 
@@ -211,7 +211,7 @@ def raise_if_none(
 
 def warnings_of_data(*sides: TableSummary) -> tuple[DataWarning, ...]:
     """Return the warnings that follow from the points of each table."""
-    each = (_approximate, _radians, _degrees, _swapped, _columns, _left_out)
+    each = (_approximate, _radians, _degrees, _swapped, _bits, _columns, _left_out)
     found = [
         data_warning for side in sides for check in each for data_warning in check(side)
     ]
@@ -406,6 +406,25 @@ def _swapped(side: TableSummary) -> list[DataWarning]:
             "on=, and usually names the "
             f"longitude. If it does, use on=[{listed([second, first])}].",
             silence=True,
+        )
+    ]
+
+
+def _bits(side: TableSummary) -> list[DataWarning]:
+    """Warn if Hamming distances of a single column may be meant for its bits."""
+    spec = side.spec
+    single = len(spec.named) == 1 and not spec.of_lists
+    if side.every.rows < MIN_ROWS or spec.metric.name != Hamming.name:
+        return []
+    if not single or not 0 < spec.eps < 1:
+        return []
+    return [
+        DataWarning(
+            ColumnsWarning(
+                f"With the single column {spec.named[0]!r}, only equal rows are within "
+                f"eps={spec.eps:g}. {BITS.format(name=spec.named[0])}. For equal rows, "
+                "use eps=0; then there is no warning."
+            )
         )
     ]
 

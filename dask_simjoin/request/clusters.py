@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from dask_simjoin.catalog import kind_of_number
+from dask_simjoin.catalog import HOME, kind_of_number, library, may_be_times
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import check_label, has_column
@@ -295,6 +295,13 @@ def check_kept_row(meta: Frame, keep: object) -> Hashable | None:
     allowed = (
         "use 'first', 'last', False, or a column (the row with its largest value stays)"
     )
+    if isinstance(keep, (list, tuple)) and keep not in list(meta.columns):
+        first = list(keep) if keep else ["column"]
+        raise OptionError(
+            f"keep={shown(keep)} is not allowed, because it takes one column. To keep "
+            f"the best row by several columns, sort the rows first: "
+            f"df.sort_values({first!r}, ascending=False), with keep='first'."
+        )
     if (
         isinstance(keep, (bool, np.bool_))
         or keep is None
@@ -309,12 +316,11 @@ def check_kept_row(meta: Frame, keep: object) -> Hashable | None:
         )
     check_label("keep", keep, meta.columns)
     dtype = meta[keep].dtype
-    if kind_of_number(dtype) == "":
+    texts = getattr(dtype, "kind", "") == "O" and library(meta) != HOME
+    if texts or not (kind_of_number(dtype) or may_be_times(dtype)):
         raise ColumnError(
-            f"keep={shown(keep)} names a column of dtype {dtype}, not of numbers. Name "
-            "a numeric column, "
-            "whose largest value stays. For dates use df[...].astype('int64'), or sort "
-            "the rows and use "
-            "keep='first'."
+            f"keep={shown(keep)} names a column of dtype {dtype}. Name a column of "
+            "numbers, times or dates, whose largest value stays. Or sort the rows by "
+            f"it, and use keep='first': df.sort_values({keep!r}, ascending=False)."
         )
     return keep

@@ -261,6 +261,11 @@ ONE_TO_ONE = (
     "matching='greedy'. For rows that are each other's nearest rows, use knn_join(other, "
     "1, mutual=True)"
 )
+BITS = (
+    "metric='hamming' counts unequal columns, not bits. For the bits of integers, use "
+    "one column per bit: x = numpy.unpackbits(df[{name!r}].to_numpy('uint64')"
+    ".view('uint8').reshape(-1, 8), axis=1). Then eps=6/64 allows 6 of 64 different bits"
+)
 KEEP_BY_SIDE = (
     "Name the columns of each table with keep=, as in keep={'left': 'name', 'right': "
     "['id', 'name']}"
@@ -418,7 +423,13 @@ VERBS: Names = {
     "set_sim_join": ("set_join",),
     "near_duplicates": ("near_duplicated",),
     "duplicated": ("near_duplicated",),
-    "drop_duplicates": ("drop_near_duplicates",),
+    **dict.fromkeys(
+        ("drop_duplicates", "deduplicate", "dedupe", "dedup"), ("drop_near_duplicates",)
+    ),
+    **dict.fromkeys(
+        ("fuzzy_join", "fuzzy_merge", "fuzzy_match", "string_join", "levenshtein_join"),
+        ("edit_join",),
+    ),
 }
 """Verb of other libraries -> possible names in this package."""
 
@@ -435,6 +446,10 @@ ANY_JOIN = (
 """Verbs of other libraries that may have one table or two."""
 
 
+CLUSTERS = ("cluster", "clusters", "clustering", "cluster_rows")
+"""Verbs of other libraries for clusters."""
+
+
 def no_verb(name: str, verbs: Collection[str], module: str = "") -> str:
     """Return the end of a message about an unknown verb: which one to use instead.
 
@@ -447,6 +462,11 @@ def no_verb(name: str, verbs: Collection[str], module: str = "") -> str:
             f". For pairs within one table use {start}self_join({table}eps), for pairs "
             f"of two tables {start}join({table}other, eps), for the k nearest rows "
             f"{start}knn_join({table}k=10). {lister} lists all verbs."
+        )
+    if name.lower() in CLUSTERS:
+        return (
+            ". For clusters use dbscan(eps), or hdbscan() without a distance. "
+            f"{lister} lists all verbs."
         )
     hint = elsewhere(name, VERBS, verbs)
     every = f"{lister} lists all verbs" if hint else f"use one of {', '.join(verbs)}"
@@ -470,6 +490,14 @@ def not_an_option(
     value = given.get(str(name))
     options = f"; its options are {', '.join(map(str, known)) or 'none'}."
     key = name.lower() if isinstance(name, str) else ""
+    if key == "how" and verb in UNIQUE_ROWS:
+        return (
+            ". It is for two tables. For the rows of one table without a partner, use "
+            f"{UNIQUE_ROWS[verb]}(..., keep=False)."
+        )
+    if key == "best" and verb in UNIQUE_ROWS and verb != "self_join":
+        value = f"return_{'distance' if 'transpositions' in known else 'similarity'}"
+        return f". {BEST_OF_SELF.format(value=value, of=value.partition('_')[2])}."
     if key == "distance" and isinstance(value, bool) and "return_distance" in known:
         return f" (did you mean 'return_distance'?){options}"
     if key in ("weight", "weights") and "min_samples" in known:
@@ -496,8 +524,16 @@ def not_an_option(
         if of_conditions and not {"within", "different"} & {*map(str, known)}:
             named = {OF_OTHER_GROUPS: "different", IN_BOX: "box"}
             option = named.get(NO_OPTIONS[key], "within")
-            to_filter = "suffixes" in known and option != "box"
-            remedy = f" {_filtered(value, option)}." if to_filter else ""
+            remedy = ""
+            if option == "box" and verb in ("k_distances", "closest_pairs"):
+                remedy = (
+                    " For distances in a box, use knn_join(k=10, max_distance=..., "
+                    "box=...)."
+                )
+            elif option != "box" and "suffixes" in known:
+                remedy = f" {_filtered(value, option)}."
+            elif option != "box" and verb.endswith(("duplicates", "duplicated")):
+                remedy = f" {_one_of_each_group(value, option, verb)}."
             return f". Only {CONDITIONED} take {option}=.{remedy}"
         text = _with_column(NO_OPTIONS[key], "time", time_column(frame))
         group = value if NO_OPTIONS[key] is OF_OTHER_GROUPS else None
@@ -513,15 +549,47 @@ def _filtered(columns: Any, option: str) -> str:
     """Return advice to filter pairs by the columns that `by`, `different` or `within`
     names.
     """
+    names, test = _filter(columns, option)
+    return f"Keep the columns with keep={names!r}, and filter the pairs: {test}"
+
+
+def _filter(columns: Any, option: str) -> tuple[list[Any], str]:
+    """Return the columns that an option names, and code that filters pairs by them."""
     several = isinstance(columns, (list, tuple, Mapping)) and len(columns) > 0
     names = list(columns) if several else [columns]
     if not all(isinstance(name, str) for name in names):
         names = ["column"]
     left, right = (f"pairs['{names[0]}_{side}']" for side in ("left", "right"))
     test = {"by": f"{left} == {right}", "different": f"{left} != {right}"}.get(
-        option, f"({left} - {right}).abs() <= ..."
+        option, f"({left} - {right}).abs() <= {_tolerance(columns, names, left, right)}"
     )
-    return f"Keep the columns with keep={names!r}, and filter the pairs: pairs[{test}]"
+    return names, f"pairs[{test}]"
+
+
+def _tolerance(within: Any, names: list[str], left: str, right: str) -> str:
+    """Return the tolerance of the first column of `within` as code that filters pairs."""
+    value = within.get(names[0]) if isinstance(within, Mapping) else None
+    if isinstance(value, str) and value.strip().endswith("%"):
+        share = value.strip()[:-1].strip()
+        largest = f"numpy.maximum({left}.abs(), {right}.abs())"
+        return f"{share} / 100 * {largest}"
+    if isinstance(value, str):
+        return f"pandas.Timedelta({value!r})"
+    if isinstance(value, (int, float, np.number)) and not isinstance(value, bool):
+        return shown(value)
+    return "..."
+
+
+def _one_of_each_group(columns: Any, option: str, verb: str) -> str:
+    """Return advice to keep one row of each group of pairs that are filtered."""
+    kind = re.sub("(drop_)?(.*?_)?near_.*", r"\2", verb)
+    names, test = _filter(columns, option)
+    return (
+        f"Or filter pairs = df.simjoin.{kind}self_join(..., keep={names!r}): "
+        f"pairs = {test}. Then keep one row of each group: groups = "
+        "dask_simjoin.connected_components(pairs), and df.drop(groups['id'][groups."
+        "duplicated('component')])"
+    )
 
 
 def time_column(frame: Any) -> str | None:
@@ -550,6 +618,19 @@ def _with_column(text: str, name: str, column: str | None) -> str:
     )
     return text.replace(repr(name), repr(column))
 
+
+UNIQUE_ROWS = {
+    "self_join": "drop_near_duplicates",
+    "set_self_join": "drop_set_near_duplicates",
+    "edit_self_join": "drop_edit_near_duplicates",
+}
+"""Verb that finds pairs of one table -> the verb that drops their rows."""
+
+BEST_OF_SELF = (
+    "Only set_join() and edit_join() have it. For the most similar other row of each "
+    "row, use pairs='both' and {value}=True. Sort the pairs by {of!r}, and keep the "
+    "best of each row: pairs.groupby('left').head(1)"
+)
 
 OF_COUNTS = {
     f"count_{kind}pairs": "It returns a single number. For columns of both rows of each "

@@ -237,6 +237,8 @@ class MetricRequest(Coordinates, Chunked, Threaded):
     radii: ClassVar[bool] = False
     # whether the result has row ids; if not, ids may repeat
     names_rows: ClassVar[bool] = True
+    # whether `metric` may be a formula, as with `Conditions`
+    formulas: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -476,6 +476,7 @@ class KDistancesRequest(Nearest, WithUnit):
     """Request for the distance from each row to its k-th nearest neighbor."""
 
     names_rows: ClassVar[bool] = False
+    formulas: ClassVar[bool] = True
 
     k: int = field(
         kw_only=False, metadata=about("rank of the neighbor whose distance is returned")

@@ -198,7 +198,7 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     settings, name = current_settings(on_cluster(), request.threads), library(meta)
     radius = own_radius(meta, eps) if request.radii else None
     metric, p = check_metric(request.metric, request.p)
-    if not isinstance(request, Conditions):
+    if not (request.formulas or isinstance(request, Conditions)):
         check_is_norm(metric)
     if name != HOME and isinstance(p, float) and p != math.inf:
         raise OptionError(

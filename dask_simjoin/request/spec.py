@@ -433,7 +433,8 @@ class JoinSpec(RowSpec):
         if gates.columns:
             metric = Gated(metric, gates)
         if isinstance(plain, Formula):
-            return ByFormula(metric, plain, self.on, self.coordinates.added)
+            added, lists = self.coordinates.added, self.coordinates.lists
+            return ByFormula(metric, plain, self.on, added, lists)
         return Periodic(metric, box, self.on) if box else metric
 
     @property

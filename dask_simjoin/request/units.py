@@ -396,8 +396,8 @@ def check_is_norm(metric: Metric) -> None:
     if metric.formula:
         norms = [name for name, kind in METRICS.items() if not kind.formula]
         raise OptionError(
-            f"metric={metric.name!r} is not supported here, but in {CONDITIONED}. Use "
-            f"one of {', '.join(map(repr, norms))}."
+            f"metric={metric.name!r} is not supported here, but in {CONDITIONED}, and in "
+            f"k_distances(). Use one of {', '.join(map(repr, norms))}."
         )
 
 

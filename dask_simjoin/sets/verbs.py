@@ -272,8 +272,9 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
         row of each group stays, even if it does not match all rows of the group.
     keep : {"first", "last", False} or column
         Which of several near rows stays, and is marked False: the first in the frame,
-        the last, or the row with the largest value in a numeric column. Among equal
-        values the first row stays; a missing value is below all others. ``keep=False``:
+        the last, or the row with the largest value in a column of numbers, times or
+        dates. Among equal values the first row stays; a missing value is below all
+        others. ``keep=False``:
         no row stays, so every row that matches another is True.
     allow_empty, allow_missing : bool
         Whether rows with empty sets are near each other, and whether rows without a set

@@ -253,8 +253,9 @@ def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Se
         them. One row of each group stays, even if it is not near all rows of the group.
     keep : {"first", "last", False} or column
         Which of several near rows stays, and is marked False: the first in the frame,
-        the last, or the row with the largest value in a numeric column. Among equal
-        values the first row stays; a missing value is below all others. ``keep=False``:
+        the last, or the row with the largest value in a column of numbers, times or
+        dates. Among equal values the first row stays; a missing value is below all
+        others. ``keep=False``:
         no row stays, so every row that is near another is True.
     blocksize, threads
         As in `edit_self_join`.

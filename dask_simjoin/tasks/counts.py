@@ -28,7 +28,9 @@ from dask_simjoin.engine.ids import (
     rounded_together,
     united,
 )
+from dask_simjoin.engine.native import native
 from dask_simjoin.engine.protocols import Joiner, Rows
+from dask_simjoin.engine.times import holds_times, times_of, unit_of_times
 from dask_simjoin.errors import ColumnError, SourceChangedError
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
 from dask_simjoin.request.spec import JoinSpec, RowSpec
@@ -238,13 +240,20 @@ def _kept_fingerprints(frame: Frame, groups: Groups, kept: Array | None) -> Arra
 
 
 def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Array:
-    """Hash the numbers in each row (rows,), uint64. Rows with equal numbers have equal
+    """Hash the numbers or times in each row (rows,), uint64. Equal rows have equal
     hashes.
     """
     frames = frames_for(frame)
     xp = frames.xp
     found = xp.zeros(len(frame), np.uint64)
     for columns in groups:
+        if holds_times(frame[columns[0]]):
+            (name,) = columns
+            column = native(frame[name])
+            times, missing = times_of(column, unit_of_times(column.dtype), "keep")
+            bits = xp.where(missing, np.iinfo(np.int64).min, times).view(np.uint64)
+            found = mixed_bits(found, bits)
+            continue
         x = frames.coordinates(frame, columns)
         for k in range(x.shape[1]):
             # adding 0.0 turns -0.0 into 0.0, so that their hashes are equal

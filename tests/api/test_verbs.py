@@ -18,6 +18,13 @@ def test_each_verb_has_one_row():
     assert len(set(dask_simjoin.__all__)) == len(dask_simjoin.__all__)
 
 
+def test_tab_completion_lists_public_names():
+    listed = set(dir(dask_simjoin))
+    assert set(dask_simjoin.__all__) <= listed
+    assert {"cluster", "errors", "sets"} <= listed - set(dask_simjoin.__all__)
+    assert not listed & {"NoReturn", "find_spec", "engine", "request", "no_verb"}
+
+
 def test_every_kind_of_output_has_its_command():
     assert set(OUTPUT_ACTIONS) == set(typing.get_args(Output))
 

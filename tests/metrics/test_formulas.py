@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 
 import dask_simjoin
 from dask_simjoin.cluster import DBSCAN, HDBSCAN, OPTICS
-from dask_simjoin.errors import CoordinateError, OptionError
+from dask_simjoin.errors import ColumnsWarning, CoordinateError, OptionError
 from dask_simjoin.metrics import make_metric
 from dask_simjoin.metrics.formulas import places
 from dask_simjoin.neighbors import NearestNeighbors
@@ -220,7 +220,7 @@ def test_what_equal_rows_and_zeros_have():
     assert bools.simjoin.count_pairs(0.5, on=["a", "b"], metric="hamming") == 4
 
 
-@pytest.mark.parametrize("verb", ["closest_pairs", "k_distances", "hdbscan"])
+@pytest.mark.parametrize("verb", ["closest_pairs", "hdbscan"])
 def test_verbs_that_refuse_these_metrics(verb):
     for metric in NAMES:
         with pytest.raises(OptionError) as caught:
@@ -281,3 +281,45 @@ def test_hamming_compares_booleans_by_default():
     assert sorted(found.left) == [0, 0, 1, 2, 2]
     only = dask_simjoin.self_join(frame[["a", "b"]].to_numpy(), 0.1, metric="hamming")
     assert only[["left", "right"]].values.tolist() == [[0, 2]]
+
+
+@pytest.mark.parametrize("metric", NAMES)
+def test_k_distances(metric):
+    rows = rows_on_a_lattice(40)
+    both = {"metric": metric, "pairs": "both", "return_distance": True}
+    pairs = rows.simjoin.self_join(1e3, **both)
+    want = pairs.groupby("left")["distance"].nsmallest(4).groupby("left").max()
+    for data in (rows, dd.from_pandas(rows, npartitions=3)):
+        found = data.simjoin.k_distances(4, metric=metric)
+        assert dask.compute(found)[0].tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_candidates_of_hamming_differ_in_whole_columns(columns):
+    hamming = make_metric("hamming", 2)
+    for different in range(columns + 1):
+        exact = different / columns
+        for eps in (exact, np.nextafter(exact, 2)):
+            assert hamming.reached(eps, columns) == (exact if eps < 1 else eps)
+        if different:
+            less = hamming.reached(np.nextafter(exact, 0), columns)
+            assert less == (different - 1) / columns
+
+
+def test_hamming_of_a_single_column_is_not_for_bits():
+    """Only equal rows are pairs, and other rows are not compared."""
+    hashes = np.random.default_rng(5).integers(0, 2**50, 20_000)
+    hashes[:9] = 7
+    frame = pd.DataFrame({"hash": hashes})
+    with pytest.warns(ColumnsWarning, match="only equal rows are within eps=0.1") as w:
+        assert frame.simjoin.count_pairs(0.1, on="hash", metric="hamming") == 36
+    assert "numpy.unpackbits(df['hash']" in str(w[0].message)
+    frame["hash"] = frame["hash"].astype("uint64") + 2**63
+    with pytest.raises(CoordinateError, match="counts unequal columns, not bits") as e:
+        frame.simjoin.count_pairs(0, on="hash", metric="hamming")
+    text = str(e.value)
+    assert "astype('float64')" not in text
+    code = text.split("per bit: x = ")[1].split(". Then")[0]
+    x = eval(code, {"numpy": np, "df": frame[:100]})
+    different = (x[:, None] != x).sum(axis=2)
+    assert (different == np.bitwise_count(hashes[:100, None] ^ hashes[:100])).all()

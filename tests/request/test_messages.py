@@ -22,6 +22,7 @@ from dask_simjoin.errors import (
     CoordinateError,
     OptionError,
     OptionTypeError,
+    SimJoinWarning,
     UnsupportedFrameError,
 )
 from dask_simjoin.request.messages import ANY_JOIN, TIMES_ALONE, shown, size_text
@@ -693,6 +694,10 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("dbscan", "Periodic", "such as box=[10, 10, None]"),
         ("hdbscan", "box", "drop_near_duplicates() take box=."),
         ("hdbscan", "within", "Only self_join(), join(), knn_join(), "),
+        ("k_distances", "box", "use knn_join(k=10, max_distance=..., box=...)."),
+        ("self_join", "how", "use drop_near_duplicates(..., keep=False)."),
+        ("edit_self_join", "how", "use drop_edit_near_duplicates(..., keep=False)."),
+        ("set_self_join", "best", "pairs='both' and return_similarity=True. Sort"),
         ("self_join", "tolerance", "use within={'time': '10 min'}"),
         ("edit_self_join", "unless", "take different=."),
         ("count_pairs", "other", "knn_join() and neighbor_counts() compare two tables"),
@@ -839,3 +844,49 @@ def test_a_column_of_groups_in_one_table_has_a_remedy():
     assert homes.simjoin.knn_join(rows, 1, on="x")["distance"].tolist() == [6.0, 1.0]
     text = told(ColumnError, homes.simjoin.knn_join, homes, **how)
     assert "once per value" not in text
+
+
+PAIRS = pd.DataFrame(
+    {"price_left": [10.0, 10.0, -5.0], "price_right": [12.5, 12.6, -5.0]}
+)
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "found"), [("20 %", [0, 2]), (2.5, [0, 2]), ("...", None)]
+)
+def test_pairs_are_filtered_by_the_tolerance_as_told(tolerance, found):
+    within = {"price": (-1, 0) if found is None else tolerance}
+    for verb in ("edit_self_join", "drop_edit_near_duplicates"):
+        text = told(
+            OptionTypeError, getattr(FRAME.simjoin, verb), "name", 1, within=within
+        )
+        code = re.search(r"pairs\[.*?\.abs\(\) <= .*?\](?=\.$|\. Then)", text)[0]
+        if found is None:
+            assert code.endswith("<= ...]")
+            continue
+        kept = eval(code, {"pairs": PAIRS, "numpy": np})
+        assert kept.index.tolist() == found
+    assert "keep one row of each group: groups = dask_simjoin.connected_comp" in text
+
+
+def test_guessed_verbs():
+    for name, use in (
+        ("fuzzy_join", "did you mean 'edit_join'?"),
+        ("cluster", "For clusters use dbscan(eps), or hdbscan() without a distance."),
+        ("dedupe", "did you mean 'drop_near_duplicates'?"),
+    ):
+        assert use in told(AttributeError, getattr, FRAME.simjoin, name)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_frame_joined_with_itself(lazy):
+    frame = pd.DataFrame({"x": [0.0, 1.0, 5.0], "t": ["a", "b", "cd"]})
+    df = dd.from_pandas(frame, npartitions=1) if lazy else frame
+    for call, use in (
+        (lambda: df.simjoin.join(df, 1.0, on="x", how="leftanti"), "drop_near_dup"),
+        (lambda: df.simjoin.edit_join(df, on="t", k=1, best=True), "edit_self_join("),
+    ):
+        with pytest.warns(SimJoinWarning, match=re.escape(use)) as caught:
+            call()
+        assert caught[0].filename == __file__
+    df.simjoin.join(df, 1.0, on="x", how="leftanti", different="t")

@@ -73,7 +73,7 @@ def test_choices_are_all_that_is_taken(verb):
         "max_eps": 1.0,
         "k": 1,
         "n": 1,
-        "other": FRAME,
+        "other": FRAME.copy(),
         "on": "x",
     }
     given["min_samples"] = 2
@@ -91,7 +91,7 @@ def test_choices_are_all_that_is_taken(verb):
     elif "transpositions" in known:
         frame = FRAME.assign(text="a")
         options |= {"on": "text"} | (
-            {"other": frame} if verb.name == "edit_join" else {}
+            {"other": frame.copy()} if verb.name == "edit_join" else {}
         )
     for name, field in known.items():
         choices = field.metadata["choices"]
@@ -100,7 +100,7 @@ def test_choices_are_all_that_is_taken(verb):
         for choice in choices if name != "metric" else ():
             needed = {"best": True} if name == "ties" and "best" in known else {}
             if name == "matching" and "other" in known:
-                needed = {"other": frame}
+                needed = {"other": frame.copy()}
             verb.function(frame, **options | needed | {name: choice})
         if choices:
             with pytest.raises(

@@ -246,7 +246,7 @@ def test_nothing_is_computed_when_it_is_built():
         ddf.simjoin.set_self_join("sets", 0.5),
         ddf.simjoin.count_set_pairs("sets", 0.5),
         ddf.simjoin.set_neighbor_counts("sets", 0.5),
-        ddf.simjoin.set_join(ddf, "sets", 0.5, how="leftanti"),
+        ddf.simjoin.set_join(ddf[["sets"]], "sets", 0.5, how="leftanti"),
     ]
     assert not calls
     found = [one.compute() for one in lazy]

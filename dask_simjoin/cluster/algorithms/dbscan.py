@@ -406,6 +406,12 @@ def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
     return cast(Layout, cells) if module.worthwhile(x, cells, min_samples) else layout
 
 
+def cores_by_cells(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
+    """Do the work of `cores_of_chunk` by grid cells."""
+    (index, _, layout) = block_pair.operands
+    return cell_clusters().CellClusters(index, layout, threads).cores(min_samples)
+
+
 def dbscan_by_cells(
     chunk: Chunk, layout: Layout, min_samples: int, threads: int
 ) -> tuple[Array, Array]:

@@ -27,6 +27,7 @@ from dask_simjoin.engine.base import host_kernels, joiner_for, joiner_of_library
 from dask_simjoin.engine.compat import any_of, module_of, to_host, values_of
 from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import Joiner, Layout
+from dask_simjoin.engine.times import times_of, unit_of_times
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Series
 from dask_simjoin.sizes import SAMPLED
 from dask_simjoin.tasks.chunks import Chunk
@@ -300,11 +301,14 @@ def _best_by_place(within: Array, keys: Array, rows: Array) -> Array:
 
 
 def numbers_of(column: Series, xp: ArrayModule) -> Array:
-    """Convert a column to integers (n,), int64, that sort in the same order as its
-    values; missing values come first.
+    """Convert a column of numbers or times to integers (n,), int64, that sort in the
+    same order as its values; missing values come first.
     """
-    missing = values_of(column.isna())
     kind = kind_of_number(column.dtype)
+    if not kind:
+        times, missing = times_of(column, unit_of_times(column.dtype), "keep")
+        return xp.where(missing, LOWEST_PRIORITY, times)
+    missing = values_of(column.isna())
     values = values_of(
         (column.fillna(0) if any_of(missing) else column).astype(WIDEST_DTYPES[kind])
     )
