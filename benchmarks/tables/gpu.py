@@ -192,7 +192,42 @@ def rivals(*runs: Found) -> Rows:
     return table
 
 
+def _ratio(value: float) -> str:
+    return times(value) if value >= 1 else f"{value:.2f}x"
+
+
+POINTS = {"uniform": "uniform", "levy": "Levy flights"}
+
+
+def trees(run: Found) -> Rows:
+    """Tabulate verbs and other programs on points in 3-D, on the same GPU.
+
+    Ratios are to the seconds of our verb. If a program has several variants, such as
+    "ArborX, boxes", the fastest one is shown.
+    """
+    cases = run["rows"].items()
+    names = [name.split(",")[0] for _, row in cases for name in row["peers"]]
+    tools = list(dict.fromkeys(names))
+    table = [["points", "job", "dask-simjoin, s", *(f"{tool}, s" for tool in tools)]]
+    for case, row in cases:
+        kind, number, job = case.split(", ", 2)
+        own = row["clock"]["median"]
+        told = [f"{POINTS[kind]}, {int(number) / 1e6:.3g}M", job, seconds(own)]
+        for tool in tools:
+            some = [
+                one.get("median")
+                for name, one in row["peers"].items()
+                if name.split(",")[0] == tool
+            ]
+            took = min((one for one in some if one is not None), default=None)
+            failed = "failed" if some else ""
+            told.append(f"{seconds(took)} ({_ratio(took / own)})" if took else failed)
+        table.append(told)
+    return table
+
+
 TABLES = {
+    "gpu-trees": trees,
     "gpu-rivals": rivals,
     "gpu-joins": joins,
     "gpu-roofline": roofline,
