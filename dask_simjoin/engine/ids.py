@@ -205,7 +205,7 @@ def from_id_keys(labels: Array, ids: Ids) -> Values:
 
 
 def taken_ids(ids: Ids, positions: Array) -> Values:
-    """Return the ids at these positions, int64, of which the result may be a view. It
+    """Return the ids at these positions, int64; the result may be a view of them. It
     is an array if the ids have int64 keys.
     """
     if is_range(ids) and (ids.start, ids.step) == (0, 1):

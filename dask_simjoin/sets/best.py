@@ -64,8 +64,8 @@ class BestRows(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """The groups of one chunk, or of two chunks of one table. The groups of the second
-    chunk follow those of the first one, and so do their rows.
+    """The groups of one chunk, or of two chunks of one table. The second chunk's groups
+    and rows follow the first one's.
     """
 
     chunks: tuple[SetChunk, ...]

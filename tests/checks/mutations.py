@@ -508,14 +508,14 @@ MUTATIONS = [
     ),
     Mutation(
         "engine/index/kdtree.py",
-        "left = x[inside, cut[0]] < cut[1]",
-        "left = x[inside, cut[0]] <= cut[1]",
+        "left = columns[cut[0]] < cut[1]",
+        "left = columns[cut[0]] <= cut[1]",
         "engine/index/test_kdtree.py",
     ),
     Mutation(
         "engine/index/kdtree.py",
-        "weight[places].sum() * share",
-        "weight[places].sum() * share / 2",
+        "total[-1] * share",
+        "total[-1] * share / 2",
         "engine/index/test_kdtree.py",
     ),
     Mutation(

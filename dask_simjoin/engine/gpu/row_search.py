@@ -22,7 +22,7 @@ WARPS = 4
 """Warps per block of `leaves.cu` and `nearest_rows.cu`."""
 
 MAX_NEIGHBORS = {4: 128, 5: 64, 6: 32}
-"""Dimensions -> number of neighbors up to which rows search on their own.
+"""Dimensions -> largest number of neighbors that rows search on their own.
 
 More neighbors take several passes over the tree, and in more dimensions each pass
 visits more boxes.
@@ -32,7 +32,7 @@ NOWHERE = np.uint64(0)
 """Null pointer for unused arguments of kernels."""
 
 USUAL = 10
-"""Usual number of neighbors, for which programs are compiled in advance."""
+"""Usual number of neighbors. Programs are compiled in advance for it."""
 
 
 def programs(layout: NearestDeviceLayout) -> list[load.Program]:
