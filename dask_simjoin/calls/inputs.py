@@ -568,10 +568,7 @@ def warn_of_itself(verb: str, given: Mapping[str, Any]) -> None:
             f"drop_{kind}near_duplicates(..., keep=False)."
         )
     elif given.get("best") and given.get("ties") != "all":
-        use = (
-            f"Use {kind}self_join(..., pairs='both'), sort its pairs, and keep the best "
-            "of each row: pairs.groupby('left').head(1)."
-        )
+        use = f"For the best other rows, use {kind}self_join(..., best=...)."
     else:
         return
     text = f"other= is this frame itself, so each row is a partner of itself. {use}"

@@ -200,7 +200,8 @@ def test_rows_without_coordinates_have_no_neighbor(by):
 def test_tables_without_rows():
     some = pd.DataFrame({"x": [1.0, 2.0]})
     none = some.iloc[:0]
-    for left, right, number in ((some, none, 2), (none, some, 0), (none, none, 0)):
+    tables = (some, none, 2), (none, some, 0), (none, none.copy(), 0)
+    for left, right, number in tables:
         lazy = split(left, []), split(right, [])
         for a, b in ((left, right), lazy):
             for how in ("left", "leftanti"):

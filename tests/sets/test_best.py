@@ -95,7 +95,7 @@ def with_option(frame, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(20))
 @given(
     texts=TEXTS,
     ties=st.sampled_from(["first", "all"]),

@@ -187,7 +187,7 @@ def test_refused():
             match=re.escape("keep='lst' is not allowed (did you mean 'last'?)"),
         ):
             data.simjoin.set_near_duplicated(**how, keep="lst")
-        with pytest.raises(ColumnError, match="not of numbers"):
+        with pytest.raises(ColumnError, match="Name a column of numbers, times"):
             data.simjoin.drop_set_near_duplicates(**how, keep="text")
         with pytest.raises(OptionError, match="grouping='chain' is not allowed"):
             data.simjoin.set_near_duplicated(**how, grouping="chain")
