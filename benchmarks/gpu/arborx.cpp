@@ -5,6 +5,9 @@
 // FILE: rows of DIMS float32.  JOB: mst (K: min_samples), dbscan or dbscan-boxes (EPS, K),
 // hdbscan (K), knn (K).  One line per run: seconds from points in GPU memory to the
 // result there, and a number that describes the result.
+//
+// Compile it once per number of dimensions with CMake: find_package of Kokkos (with CUDA)
+// and ArborX 2, an executable arborx-3 that links ArborX::ArborX, and DIMS=3.
 
 #include <ArborX.hpp>
 #include <ArborX_DBSCAN.hpp>
