@@ -495,9 +495,6 @@ def not_an_option(
             ". It is for two tables. For the rows of one table without a partner, use "
             f"{UNIQUE_ROWS[verb]}(..., keep=False)."
         )
-    if key == "best" and verb in UNIQUE_ROWS and verb != "self_join":
-        value = f"return_{'distance' if 'transpositions' in known else 'similarity'}"
-        return f". {BEST_OF_SELF.format(value=value, of=value.partition('_')[2])}."
     if key == "distance" and isinstance(value, bool) and "return_distance" in known:
         return f" (did you mean 'return_distance'?){options}"
     if key in ("weight", "weights") and "min_samples" in known:
@@ -625,12 +622,6 @@ UNIQUE_ROWS = {
     "edit_self_join": "drop_edit_near_duplicates",
 }
 """Verb that finds pairs of one table -> the verb that drops their rows."""
-
-BEST_OF_SELF = (
-    "Only set_join() and edit_join() have it. For the most similar other row of each "
-    "row, use pairs='both' and {value}=True. Sort the pairs by {of!r}, and keep the "
-    "best of each row: pairs.groupby('left').head(1)"
-)
 
 OF_COUNTS = {
     f"count_{kind}pairs": "It returns a single number. For columns of both rows of each "
