@@ -330,6 +330,10 @@ def kind_of_number(dtype: DType) -> str:
     return kind if kind in "iufb" and size <= 8 else ""
 
 
+NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+"""Unit of times -> its size in nanoseconds; the coarsest unit first."""
+
+
 def may_be_times(dtype: DType) -> bool:
     """Return whether a dtype is one of times, dates or time spans. A column of objects
     may hold dates.

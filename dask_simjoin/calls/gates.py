@@ -28,7 +28,7 @@ from dask_simjoin.calls.groups import (
     places_among,
 )
 from dask_simjoin.calls.tables import table_of
-from dask_simjoin.catalog import HOME, kind_of_number, library
+from dask_simjoin.catalog import HOME, NANOSECONDS, kind_of_number, library
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.columns import EXACT_INTEGER
 from dask_simjoin.engine.compat import any_of, to_host
@@ -49,7 +49,6 @@ from dask_simjoin.request.columns import (
 )
 from dask_simjoin.request.messages import listed
 from dask_simjoin.request.tolerances import (
-    NANOSECONDS,
     check_within,
     rule_of_numbers,
     rule_of_times,

@@ -8,12 +8,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dask_simjoin.catalog import arrow_type, may_be_times
+from dask_simjoin.catalog import NANOSECONDS, arrow_type, may_be_times
 from dask_simjoin.engine.compat import any_of, on_gpu, values_of
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import Array, DType, Series
-
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def holds_times(column: Series) -> bool:
@@ -76,13 +74,15 @@ def _on_host(column: Series, unit: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _on_gpu(column: Series, unit: str) -> tuple[Array, Array]:
-    """cuDF would wrap times beyond the range of a unit."""
+    """Do the work of `times_of` on a GPU. cuDF would wrap times beyond the range of a
+    unit.
+    """
     own = _own_unit(column.dtype)
     if own is None:
         raise ValueError
     missing = values_of(column.isna())
     whole = values_of(column.astype("int64").fillna(0))
-    scale = PER_SECOND[unit] // PER_SECOND[own]
+    scale = NANOSECONDS[own] // NANOSECONDS[unit]
     if any_of(abs(whole) > (2**63 - 1) // scale):
         raise ValueError
     return whole * scale, missing

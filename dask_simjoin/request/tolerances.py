@@ -12,13 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.catalog import NANOSECONDS
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.gates import NUMBERS, RELATIVE, TIMES, Gate
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.units import duration, is_number
-
-NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-"""Unit of times -> its size in nanoseconds; the coarsest unit first."""
 
 PERCENT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%\s*")
 
