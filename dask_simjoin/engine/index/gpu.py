@@ -383,14 +383,18 @@ def _vectors(y: Array, layout: NearestDeviceLayout, builder: Builder) -> Index:
 
 def with_tiles(index: Index, layout: NearestDeviceLayout, builder: Builder) -> Index:
     """Return an index with ids that can be searched by tiles. In few dimensions, their
-    boxes are built here.
+    boxes are built here, and stored in `index` for further searches.
     """
     if "lower" in index:
         return index
-    y, tiled = index["y"], not ENGINES[layout.engine].tensor
-    boxes = builder.boxed(y, layout.bounds, layout.tile, tiled)
-    found = index | boxes | _vectors(y, layout, builder)
-    return found | {"least": _least_names(index["names"], builder.xp)}
+    if "tiled" not in index:
+        y, tiled = index["y"], not ENGINES[layout.engine].tensor
+        boxes = builder.boxed(y, layout.bounds, layout.tile, tiled)
+        found = index | boxes | _vectors(y, layout, builder)
+        found["least"] = _least_names(index["names"], builder.xp)
+        index["tiled"] = found
+    tiles: Index = index["tiled"]
+    return tiles
 
 
 def part(index: Index, start: int, stop: int) -> Index:

@@ -209,7 +209,9 @@ def test_names_follow_the_index(engine, n, dims):
         assert (named["names"] == want[index["order"]]).all()
         if not n:
             continue
-        named = device_nearest.with_tiles(named, layout, device_nearest.HOST)
+        own = named
+        named = device_nearest.with_tiles(own, layout, device_nearest.HOST)
+        assert device_nearest.with_tiles(own, layout, device_nearest.HOST) is named
         assert named["least"].tolist() == [
             min(named["names"][a : a + 64]) for a in range(0, n, 64)
         ]
