@@ -71,9 +71,8 @@ class Groups(NamedTuple):
     chunks: tuple[SetChunk, ...]
     sizes: np.ndarray  # of the set of each group; 0: no tokens, or no set
     firsts: np.ndarray  # where in `places` the rows of each group begin, and the end
-    places: (
-        np.ndarray
-    )  # place of each row in `SetChunk.order`; each group in table order
+    # place of each row in `SetChunk.order`; the rows of a group are in table order
+    places: np.ndarray
     numbers: np.ndarray  # position of each row in the table, in the order of `places`
     position: np.ndarray  # of the first row of each group; any number if it has no row
 

@@ -142,18 +142,23 @@ def search_of_groups(left, right, number):
     return best.BestSearch(*sides, False, Best(number))
 
 
-@pytest.mark.parametrize("number", [1, 3])
-def test_few_pairs_are_held(monkeypatch, number):
-    """Each batch has a better row for each of ten groups, so few of them stay."""
-    monkeypatch.setattr(best, "BATCH", 10)
-    held = []
-    chosen = best.best_of
+@pytest.fixture
+def held(monkeypatch):
+    """Cut batches small, and return the list of how many pairs each choice is among."""
+    numbers, chosen = [], best.best_of
 
     def watched(left, *others):
-        held.append(len(left))
+        numbers.append(len(left))
         return chosen(left, *others)
 
+    monkeypatch.setattr(best, "BATCH", 10)
     monkeypatch.setattr(best, "best_of", watched)
+    return numbers
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_few_pairs_are_held(held, number):
+    """Each batch has a better row for each of ten groups, so few of them stay."""
     group, one = np.arange(10), np.ones(10)
     batches = (
         best.GroupPairs(group, np.full(10, n), n * one, one) for n in range(99, -1, -1)
@@ -164,17 +169,8 @@ def test_few_pairs_are_held(monkeypatch, number):
     assert len(held) > 10 and max(held) <= 20 + 20 * number
 
 
-def test_pairs_behind_enough_better_ones_are_dropped(monkeypatch):
+def test_pairs_behind_enough_better_ones_are_dropped(held):
     """Three pairs of each group are known, so later batches add nothing."""
-    monkeypatch.setattr(best, "BATCH", 10)
-    held = []
-    chosen = best.best_of
-
-    def watched(left, *others):
-        held.append(len(left))
-        return chosen(left, *others)
-
-    monkeypatch.setattr(best, "best_of", watched)
     group, one = np.arange(10), np.ones(10)
     batches = (best.GroupPairs(group, np.full(10, n), n * one, one) for n in range(100))
     found = search_of_groups(10, 100, 3).best_groups(batches)
