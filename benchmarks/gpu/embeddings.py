@@ -126,6 +126,18 @@ def unit(xp: Any, x: np.ndarray) -> Any:
     return y / xp.sqrt((y * y).sum(axis=1, keepdims=True))
 
 
+def pairs_near(near: Any, some: np.ndarray, first: int) -> set[tuple[int, int]]:
+    """Return pairs of row numbers from the places of near rows in a matrix.
+
+    `some`: numbers of the rows of the matrix. `first`: number of its first column.
+    """
+    ends = [
+        (int(some[i]), first + j)
+        for i, j in zip(*(places.tolist() for places in near), strict=True)
+    ]
+    return {(min(pair), max(pair)) for pair in ends if pair[0] != pair[1]}
+
+
 def pairs_by_products(
     rows: int, some: np.ndarray, eps: float, dims: int, library: str
 ) -> tuple[set[tuple[int, int]], int]:
@@ -145,11 +157,7 @@ def pairs_by_products(
     for number in range(files):
         distance = 1 - q @ unit(xp, rows_of(xp, number, files, each, dims)).T
         undecided += int((abs(distance - eps) < UNDECIDED).sum())
-        near = [a.tolist() for a in xp.nonzero(distance <= eps)]
-        for i, j in zip(*near, strict=True):
-            one, other = int(some[i]), number * each + j
-            if one != other:
-                found.add((min(one, other), max(one, other)))
+        found |= pairs_near(xp.nonzero(distance <= eps), some, number * each)
     return found, undecided
 
 

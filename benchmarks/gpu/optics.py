@@ -25,10 +25,10 @@ import cudf
 import cupy
 import numpy as np
 import pandas as pd
-import rmm
 
 import dask_simjoin  # noqa: F401
 from benchmarks.cpu import hdbscan_worker
+from benchmarks.harness.gpu_pool import counted_pool
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
 from benchmarks.harness.report import write
@@ -147,11 +147,7 @@ def profiles_apart() -> dict[str, list[float]]:
 def main() -> int:
     """Run the benchmark; return 1 if a result differs."""
     options = arguments()
-    pool = rmm.mr.PoolMemoryResource(
-        rmm.mr.CudaMemoryResource(), initial_pool_size=40 * 2**30
-    )
-    memory = rmm.mr.StatisticsResourceAdaptor(pool)
-    rmm.mr.set_current_device_resource(memory)
+    memory = counted_pool(40 * 2**30)
     checked: dict[str, Any] = {"rows": CHECKED}
     rows: dict[str, Any] = {}
     report = {"environment": environment(), "unit": "seconds"}

@@ -31,7 +31,14 @@ import pyarrow.parquet as pq
 from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
 
-from benchmarks.gpu.embeddings import arrays, divided, normal, opened, write
+from benchmarks.gpu.embeddings import (
+    arrays,
+    divided,
+    normal,
+    opened,
+    pairs_near,
+    write,
+)
 from benchmarks.harness.timeline import timeline
 from dask_simjoin.planning import visits
 
@@ -76,11 +83,7 @@ def pairs_by_products(
         x = file(number)
         square = (q * q).sum(axis=1)[:, None] + (x * x).sum(axis=1) - 2 * (q @ x.T)
         undecided += int((abs(square - eps * eps) < UNDECIDED).sum())
-        near = [a.tolist() for a in xp.nonzero(square <= eps * eps)]
-        for i, j in zip(*near, strict=True):
-            one, other = int(some[i]), number * each + j
-            if one != other:
-                found.add((min(one, other), max(one, other)))
+        found |= pairs_near(xp.nonzero(square <= eps * eps), some, number * each)
     return found, undecided
 
 

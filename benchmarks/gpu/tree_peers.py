@@ -85,11 +85,11 @@ def measured(
                 program = folder / f"arborx-{points.shape[1]}"
                 text = started(program, f"{peer.job} {rest}", LIMIT)
         except (subprocess.SubprocessError, RuntimeError, OSError) as error:
-            return {"failed": str(error)[-300:]}
+            return _failed(str(error))
     runs = re.findall(r"RUN seconds (\S+) found (\S+)", text)
     seconds = [float(one) for one, _ in runs]
     if not seconds:
-        return {"failed": text[-300:]}
+        return _failed(text)
     kept = seconds[1:] or seconds
     return {
         "median": statistics.median(kept),
@@ -97,6 +97,11 @@ def measured(
         "first": seconds[0],
         "found": float(runs[-1][1]),
     }
+
+
+def _failed(text: str) -> dict[str, Any]:
+    """Return the end of what a program printed, without folders of this machine."""
+    return {"failed": re.sub(r"(?<![\w.])/(?:[^\s/\"']+/)+", "", text)[-300:]}
 
 
 def _jz_tree(arguments: str) -> str:

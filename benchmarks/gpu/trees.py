@@ -25,10 +25,10 @@ from typing import Any
 import cudf
 import cupy
 import pandas as pd
-import rmm
 
 import dask_simjoin  # noqa: F401
 from benchmarks.gpu.tree_peers import measured, peers_of
+from benchmarks.harness.gpu_pool import counted_pool
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
 from benchmarks.harness.report import write
@@ -156,11 +156,7 @@ def beside(
 def main() -> int:
     """Run the benchmark; return 1 if a tree is wrong."""
     options = arguments()
-    pool = rmm.mr.PoolMemoryResource(
-        rmm.mr.CudaMemoryResource(), initial_pool_size=60 * 2**30
-    )
-    memory = rmm.mr.StatisticsResourceAdaptor(pool)
-    rmm.mr.set_current_device_resource(memory)
+    memory = counted_pool(60 * 2**30)
     rows: dict[str, Any] = {}
     checked: dict[str, Any] = {"rows": CHECKED}
     report = {"environment": environment(), "unit": "seconds"}
