@@ -22,7 +22,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,43 +107,136 @@ def _with_helpers(
     `take` returns when no work is left. So helpers that have not started by then are
     not needed, and this thread never waits for a free thread.
     """
-    helpers: list[Future[None]] = []
+    team = Team(take, number - 1)
     try:
-        helpers.extend(HELPERS.submit(take) for _ in range(number - 1))
+        HELPERS.call(team)
         take()
-        for helper in helpers:
-            if not helper.cancel():
-                helper.result()
+        HELPERS.dismiss(team)
     except BaseException:  # such as Ctrl-C while this thread waits for the others
         stop()
-        wait([helper for helper in helpers if not helper.cancel()])
+        HELPERS.dismiss(team)
         raise
+    if team.error is not None:
+        try:
+            raise team.error
+        finally:  # the error keeps this frame, and with it all results
+            del team
+
+
+@dataclass(eq=False)
+class Team:
+    """Work that a thread and its helpers do.
+
+    `wanted`: number of helpers that may still begin; `working`: of those that have
+    begun and not ended. `ended` is set when none works any more.
+    """
+
+    work: Callable[[], None]
+    wanted: int
+    working: int = 0
+    error: BaseException | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
 
 
 class Helpers:
     """Threads of this process that stay until it ends, because starting 31 threads
     takes as long as a short piece of work.
 
+    A helper works for a team, looks for a team, or sleeps. All of this changes under
+    one lock. A helper that looks for a team joins the first that wants helpers, and
+    sleeps if none does. A thread that calls or joins a team wakes at most `WOKEN`
+    helpers, and none if as many helpers look as teams want. Woken helpers wake others,
+    so the first thread soon begins its own work. Helpers that come too late for short
+    work look for the next team. So there are never more helpers than teams want at the
+    same time. A team that is dismissed gets no more helpers, and waits for those that
+    have begun.
+
+    If Ctrl-C comes while the main thread wakes a helper, this helper may sleep until
+    the process ends.
+
     A forked process has none of the threads of its parent, so it starts new ones.
     """
 
     def __init__(self) -> None:
-        self._pool = self._new_pool()
+        self._renew()
         os.register_at_fork(after_in_child=self._renew)
 
-    def _new_pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(MAX_HELPERS, thread_name_prefix="simjoin")
-
     def _renew(self) -> None:
-        self._pool = self._new_pool()
+        self._lock = threading.Lock()
+        self._teams: list[Team] = []  # those that want helpers
+        self._sleeping: list[Any] = []  # a lock for each, which wakes it when released
+        self._number = self._working = 0
 
-    def submit(self, work: Callable[[], None]) -> Future[None]:
-        """Let a free thread call `work`; start one if none is free."""
-        return self._pool.submit(work)
+    def call(self, team: Team) -> None:
+        """Let helpers join a team."""
+        with self._lock:
+            self._teams.append(team)
+            self._wake()
+
+    def dismiss(self, team: Team) -> None:
+        """Let no more helpers join a team, and wait until those that did have ended."""
+        with self._lock:
+            if team in self._teams:
+                self._teams.remove(team)
+            if not team.working:
+                return
+            team.ended.clear()
+        team.ended.wait()
+
+    def _wake(self) -> None:
+        wanted = sum(team.wanted for team in self._teams)
+        for _ in range(WOKEN):
+            if self._number - self._working - len(self._sleeping) >= wanted:
+                return
+            if self._sleeping:
+                self._sleeping.pop().release()
+            elif self._number < MAX_HELPERS:
+                threading.Thread(target=self._help, name="simjoin", daemon=True).start()
+                self._number += 1
+
+    def _join(self) -> Team | None:
+        if not self._teams:
+            return None
+        team = self._teams[0]
+        team.wanted -= 1
+        team.working += 1
+        self._working += 1
+        if not team.wanted:
+            self._teams.remove(team)
+        self._wake()
+        return team
+
+    def _leave(self, team: Team) -> None:
+        team.working -= 1
+        self._working -= 1
+        if not team.working:
+            team.ended.set()
+
+    def _help(self) -> None:
+        bell = threading.Lock()
+        bell.acquire()
+        while True:
+            with self._lock:
+                team = self._join()
+                if team is None:
+                    self._sleeping.append(bell)
+            if team is None:
+                bell.acquire()
+                continue
+            try:
+                team.work()
+            except BaseException as error:
+                team.error = error
+            with self._lock:
+                self._leave(team)
+            del team  # and what its work refers to
 
 
 MAX_HELPERS = 512
 """Maximum number of threads that help others in this process."""
+
+WOKEN = 2
+"""Helpers that a thread wakes, because each takes it some time."""
 
 HELPERS = Helpers()
 

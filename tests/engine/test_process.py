@@ -4,7 +4,10 @@ this user or root.
 
 import functools
 import os
+import random
 import threading
+import time
+import weakref
 
 import numpy as np
 import pytest
@@ -63,6 +66,86 @@ def test_calls_within_calls_need_no_free_thread(monkeypatch):
         return sum(process.together([functools.partial(deep, level - 1)] * 4, 4))
 
     assert deep(4) == 4**4
+
+
+@pytest.fixture
+def helpers(monkeypatch):
+    """Helpers that no other test has used."""
+    monkeypatch.setattr(process, "HELPERS", process.Helpers())
+    return process.HELPERS
+
+
+def asleep(helpers):
+    """Wait until all helpers sleep, and return their number."""
+    end = time.monotonic() + PATIENCE
+    while len(helpers._sleeping) < helpers._number:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    assert not helpers._teams and not helpers._working
+    return helpers._number
+
+
+@pytest.mark.parametrize("work", [int, functools.partial(time.sleep, 1e-4)])
+def test_there_are_no_more_helpers_than_threads_want(helpers, work):
+    """Also if calls end before helpers come."""
+    for _ in range(200):
+        process.together([work] * 8)
+    assert asleep(helpers) <= 7
+
+
+def test_helpers_keep_nothing_of_what_they_did(helpers):
+    meet = threading.Barrier(3, timeout=PATIENCE)
+
+    class Work:
+        def __call__(self):
+            meet.wait()
+
+    work = Work()
+    known = weakref.ref(work)
+    process.together([work] * 3)
+    del work
+    asleep(helpers)
+    assert known() is None
+
+
+@pytest.mark.parametrize("at_most", [1, 3, 512])
+def test_threads_that_call_helpers_at_the_same_time(helpers, monkeypatch, at_most):
+    """Each call is made once, whichever threads are late, fail, or call others."""
+    monkeypatch.setattr(process, "MAX_HELPERS", at_most)
+    failed = []
+
+    def run(seed):
+        rng = random.Random(seed)
+        for _ in range(60):
+            pauses = [rng.choice((0, 0, 1e-5, 3e-4)) for _ in range(rng.randint(2, 9))]
+            wrong = rng.randrange(200)  # the call that fails, if there are as many
+            made = []
+
+            def call(k, pauses=pauses, wrong=wrong, made=made):
+                made.append(k)
+                time.sleep(pauses[k])
+                if k == wrong:
+                    raise ZeroDivisionError
+                return process.together([int] * 3) and k
+
+            calls = [functools.partial(call, k) for k in range(len(pauses))]
+            try:
+                found = process.together(calls, rng.randint(2, 9))
+            except ZeroDivisionError:
+                right = wrong in made and len(set(made)) == len(made)
+            else:
+                right = found == sorted(made) == list(range(len(calls)))
+            if not right:
+                failed.append((seed, wrong, made))
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert not failed
+    assert asleep(helpers) <= at_most
 
 
 def test_a_forked_process_has_helpers_of_its_own():
