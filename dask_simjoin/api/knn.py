@@ -146,12 +146,11 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
         Columns whose values must be equal in both rows, as in `self_join`. It requires
         `max_distance`.
     within : dict, optional
-        How far apart both rows may be in further columns, as in `self_join`; it requires
-        `max_distance`. A range such as ``{"time": ("-1 h", "0 h")}`` finds the nearest
-        earlier rows: it is for the neighbor's value minus the row's own value.
+        How far apart both rows may be in further columns, as in `self_join`. A range
+        such as ``{"time": ("-1 h", "0 h")}`` finds the nearest earlier rows: it is for
+        the neighbor's value minus the row's own value.
     different : column or list of columns, optional
-        Columns; a row and its neighbors differ in at least one of them. It requires
-        `max_distance`.
+        Columns; a row and its neighbors differ in at least one of them.
     mutual : bool, default False
         Whether to keep only mutual neighbors: each row is among the `k` nearest
         neighbors of the other row. With ``k=1`` these are mutual best matches. It

@@ -191,17 +191,17 @@ class NearestNeighbors(PointsEstimator):
         Returns
         -------
         array (m, k) float64, if `return_distance`, and array (m, k) int64
-            Distances in ascending order, and the numbers of the fitted rows. If
-            `max_distance` leaves a row fewer than k neighbors, the others have the
-            distance inf and the number `n_samples_fit_`, as in
+            Distances in ascending order, and the numbers of the fitted rows. A row may
+            have fewer than k neighbors, because of `max_distance` or a condition. The
+            others then have the distance inf and the number `n_samples_fit_`, as in
             ``scipy.spatial.KDTree.query``.
 
         Raises
         ------
         OptionError
             There are fewer than `n_neighbors` fitted rows, and `max_distance` is not
-            given. `X` does not have as many columns as the fitted rows. There are
-            conditions, and `max_distance` is not given.
+            given. `X` does not have as many columns as the fitted rows. The condition
+            `by` is given, and `max_distance` is not.
         ColumnError
             `X` lacks a fitted column.
         """

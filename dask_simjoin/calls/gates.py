@@ -9,6 +9,7 @@ differ get numbers, like groups in `dask_simjoin.calls.groups`, and two columns 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
@@ -90,6 +91,11 @@ class Scale(NamedTuple):
         return definition.width_for(metric.norm, threshold, self.dims)
 
     def factor(self, eps: float) -> float:
+        """Return what values are multiplied by. Without a largest distance, a
+        coordinate excludes no rows, so it is 0.
+        """
+        if eps == math.inf:
+            return 0.0
         return definition.scale_for(self.width(eps), self.tolerance)
 
 
@@ -144,7 +150,7 @@ def with_gates(
         rule, unit = rule_of(name, within[name], columns)
         scale = scaled._replace(tolerance=_tolerance(rule))
         factor = None if eps is None else scale.factor(eps)
-        widths.append(None if factor is None else scale.tolerance * factor)
+        widths.append(scale.tolerance * factor if factor else factor)
         how = rule.kind, unit, factor, scale, *largest
         own = labels_for(f"within={name}", "", *WORDS)
         made.append(Made(own, [name], columns_within, how))
@@ -205,12 +211,6 @@ def check_served(examples: list[Frame], given: Mapping[str, Any], option: str) -
         )
     if given.get("ties", "first") != "first":
         raise OptionError(f"{option} is not allowed with ties='all'; leave out ties=.")
-    by_metric = option == _formula(given)
-    if not by_metric and all(given.get(name) is None for name in BOUNDS):
-        raise OptionError(
-            f"{option} needs a largest distance here: pass max_distance= (in plan, "
-            "eps=). Rows search among all rows within this distance."
-        )
 
 
 def _first_option(given: Mapping[str, Any]) -> str | None:
@@ -232,16 +232,17 @@ def _bound(
     example: Frame, given: Mapping[str, Any], radii: bool
 ) -> tuple[float | None, Scale]:
     """Return the largest distance of a pair, and how coordinates are scaled. The
-    distance is None if each row has its own.
+    distance is None if each row has its own, and inf if there is no limit.
     """
-    bound = next(name for name in BOUNDS if given.get(name) is not None)
-    value = given[bound]
     metric, p = check_metric(given.get("metric", "euclidean"), given.get("p", 2))
     on = given.get("left_on", given.get("on"))
     names = [] if on is None else as_names(on)
     dims = metric.dims(len(names)) if len(names) > 1 else 2
     scale = Scale(0.0, given.get("metric", "euclidean"), p, dims)
-    if radii and own_radius(example, value) is not None:
+    bound = next((name for name in BOUNDS if given.get(name) is not None), None)
+    if bound is None:
+        return math.inf, scale
+    if radii and own_radius(example, given[bound]) is not None:
         return None, scale
     return max(distances_of(given, bound)), scale
 
@@ -277,7 +278,9 @@ def _tolerance(rule: Gate) -> float:
     if rule.kind == RELATIVE:
         return definition.log_tolerance(rule.high)
     most = float(max(abs(rule.low), abs(rule.high)))
-    return most + ROUNDED if rule.kind == TIMES else most
+    if rule.kind == TIMES:
+        most = math.inf if most >= definition.OPEN else most + ROUNDED
+    return most
 
 
 def _with_columns(table: Frame, made: list[Made]) -> Frame:

@@ -55,7 +55,27 @@ class GatedLayout:
 
 @dataclass(frozen=True)
 class GatedSearch(MethodSearch):
-    """Settings of a search for the nearest rows among the pairs of a join."""
+    """Settings of a search for the nearest rows that gates allow, by a tree. Points have the
+    columns of `GatedLayout`.
+    """
+
+    gates: Gates
+    compared: Compared
+    norm: Norm = 2
+
+    @property
+    def method(self) -> str:
+        return "tiles"
+
+    def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
+        return "a tree of boxes, with the values of conditions"
+
+
+@dataclass(frozen=True)
+class PairsSearch(MethodSearch):
+    """Settings of a search for the nearest rows among the pairs of a join. In many
+    dimensions, its filters are faster than a tree.
+    """
 
     layout: GatedLayout
 
@@ -71,7 +91,7 @@ class GatedSearch(MethodSearch):
         return f"{self.layout.in_words(names)}; rows search among their pairs"
 
 
-def columns_of_index(layout: GatedLayout, dims: int) -> tuple[int, int]:
+def columns_of_index(layout: GatedLayout | GatedSearch, dims: int) -> tuple[int, int]:
     """Return how many columns of points with `dims` columns are in the index, and how
     many of these are coordinates of the metric.
     """
@@ -79,7 +99,9 @@ def columns_of_index(layout: GatedLayout, dims: int) -> tuple[int, int]:
     return indexed, indexed - len(layout.gates.within)
 
 
-def decided_by(x: Array, y: Array, order: Array, layout: GatedLayout) -> Index:
+def decided_by(
+    x: Array, y: Array, order: Array, layout: GatedLayout | GatedSearch
+) -> Index:
     """Return what an index has besides the entries of the method that finds candidates.
 
     "values" (n, gates), int64, has the values of gates. The columns whose numbers decide

@@ -35,6 +35,11 @@ from dask_simjoin.metrics.norms import Array, Norm, add, reach
 TIMES, NUMBERS, RELATIVE, UNLIKE = range(4)
 """Kinds of gates."""
 
+OPEN = 2**63 - 1
+"""Bound of times without a limit on this side. It is also the largest difference of two
+times that is computed, and larger ones count as this one.
+"""
+
 WORD_SCALE = 2.0**-600
 """Words are multiplied by this number."""
 
@@ -160,10 +165,12 @@ def width_for(norm: Norm, threshold: float, dims: int) -> float:
 
 def scale_for(width: float, tolerance: float) -> float:
     """Return the power of two that values are multiplied by, so that values within a
-    tolerance differ by at most `width`.
+    tolerance differ by at most `width`. It is 0 for an infinite tolerance.
     """
     if not tolerance:
         return 1.0
+    if tolerance == math.inf:
+        return 0.0
     wide, near = math.frexp(width), math.frexp(tolerance)
     exponent = wide[1] - near[1] - (wide[0] < near[0])
     return math.ldexp(1.0, min(max(exponent, -1000), 1000))
@@ -236,9 +243,12 @@ def allows(rule: Gate, left: Array, right: Array) -> Array:
     if rule.kind == TIMES:
         with np.errstate(over="ignore"):
             apart = right - left
+        earlier = right < left
         # the difference overflows if it has the wrong sign
-        fits = (right < left) == (apart < 0)
-        return fits & (rule.low <= apart) & (apart <= rule.high)
+        fits = earlier == (apart < 0)
+        apart = np.maximum(apart, -OPEN)
+        beyond = (earlier & (rule.low == -OPEN)) | (~earlier & (rule.high == OPEN))
+        return np.where(fits, (rule.low <= apart) & (apart <= rule.high), beyond)
     a, b = left.view(np.float64), right.view(np.float64)
     with np.errstate(over="ignore"):
         if rule.kind == NUMBERS:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dask_simjoin.catalog import AUTO, DENSE, HOME, as_method, name_of
 from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
-from dask_simjoin.engine.gated import GatedLayout, GatedSearch
+from dask_simjoin.engine.gated import GatedLayout, GatedSearch, PairsSearch
 from dask_simjoin.engine.index.kdtree import Regions, make_regions
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout, SearchLayout
@@ -196,9 +196,14 @@ class JoinStatistics:
         """Choose how chunks are indexed to find nearest neighbors."""
         gates = self.spec.coordinates.gates
         if self.spec.gated:
-            joined = self.layout(limit=output.max_total)
-            assert isinstance(joined, GatedLayout)
-            return GatedSearch(replace(joined, gates=gates))
+            joined = (
+                None
+                if output.max_total == math.inf
+                else self.layout(limit=output.max_total)
+            )
+            if isinstance(joined, GatedLayout) and joined.method == DENSE:
+                return PairsSearch(replace(joined, gates=gates))
+            return GatedSearch(gates, self.spec.compared, self.spec.norm)
         searcher = searcher_of_library(self.spec.library)
         how = self.spec.norm, self.spec.search.method, self.spec.search.approximate
         return searcher.layout(*self._moments(), self.right.points.x, *how)

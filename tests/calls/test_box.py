@@ -59,11 +59,12 @@ def test_verbs(box, way, eps):
     how |= {"on": list(frame), "box": list(box)}
     total = totals_in_box(x, x, box)
     near = (total <= eps * eps) & ~np.eye(120, dtype=bool)
-    pairs, counts, labels, nearest = dask.compute(
+    pairs, counts, labels, *nearest = dask.compute(
         lazy.simjoin.self_join(eps, keep="x", return_distance=True, **how),
         lazy.simjoin.neighbor_counts(eps, **how),
         lazy.simjoin.dbscan(eps, 4, **how),
         lazy.simjoin.knn_join(k=2, max_distance=eps, **how),
+        lazy.simjoin.knn_join(k=2, **how),
     )
     assert as_set(pairs) == pairs_of(np.triu(near))
     assert (pairs["distance"] ** 2).to_numpy() == pytest.approx(
@@ -72,10 +73,11 @@ def test_verbs(box, way, eps):
     assert counts.tolist() == near.sum(1).tolist()
     want = labels_of_neighbours(near | np.eye(120, dtype=bool), 4)
     assert labels.tolist() == list(want)
-    total[~near] = np.inf
-    for i, order in enumerate(np.argsort(total, axis=1, kind="stable")[:, :2]):
-        found = nearest.loc[nearest["left"] == i].sort_values("rank")["right"]
-        assert found.tolist() == [j for j in order.tolist() if total[i, j] < np.inf]
+    for some, allowed in zip(nearest, (near, ~np.eye(120, dtype=bool)), strict=True):
+        away = np.where(allowed, total, np.inf)
+        for i, order in enumerate(np.argsort(away, axis=1, kind="stable")[:, :2]):
+            found = some.loc[some["left"] == i].sort_values("rank")["right"]
+            assert found.tolist() == [j for j in order.tolist() if away[i, j] < np.inf]
 
 
 @settings(max_examples=examples(60))
@@ -179,8 +181,6 @@ def test_coordinates_outside_the_box():
             "Column 'x' has 2 values outside the box, 0 to 1: for example -0.25" in text
         )
         assert text.endswith("To wrap them: df['x'] %= 1.0.")
-    with pytest.raises(OptionError, match="box= needs a largest distance here"):
-        frame.simjoin.knn_join(k=1, on=["x", "y"], box=1)
     # an open box is no box
     pairs = frame.simjoin.self_join(0.5, on=["x", "y"], box=[None, None])
     assert as_set(pairs) == as_set(frame.simjoin.self_join(0.5, on=["x", "y"]))

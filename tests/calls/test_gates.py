@@ -143,6 +143,41 @@ def test_ranges_are_for_the_right_row_minus_the_left_row(options, way):
         assert found.tolist() == [j for j in order.tolist() if away[i, j] < np.inf]
 
 
+@settings(max_examples=examples(12))
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from([*OPTIONS, *ONE_SIDED, {"within": {"t": ("-9 D", "-8 D")}}]),
+    st.sampled_from([1, 3, 200]),
+    st.booleans(),
+    st.sampled_from(["plain", "entity", "spatial"]),
+)
+def test_nearest_rows_without_a_largest_distance(seed, options, k, two_tables, way):
+    frame = table(60, seed)
+    other = table(50, seed + 1) if two_tables else frame
+    missing = np.random.default_rng(seed).random(60) < 0.1
+    frame.loc[missing, ["t", "price"]] = None
+    kept = frame[[*options.get("within", {})]].notna().all(axis=1).to_numpy()
+    lazy, how = laid(frame, way)
+    how = how | ON | options | {"dropna": True}
+    found = lazy.simjoin.knn_join(other if two_tables else None, k, **how)
+    (found,) = dask.compute(found)
+    data = kept if other is frame else np.ones(len(other), bool)
+    want = near(frame[kept], other[data], np.inf, options)
+    if other is frame:
+        np.fill_diagonal(want, False)
+    left, right = np.flatnonzero(kept), np.flatnonzero(data)
+    away = totals(
+        frame.loc[left, ["x", "y"]].to_numpy(), other.loc[right, ["x", "y"]].to_numpy()
+    )
+    away[~want] = np.inf
+    nearest = []
+    for at, i in enumerate(left.tolist()):
+        order = right[np.argsort(away[at], kind="stable")[: want[at].sum()][:k]]
+        nearest += [(i, j, rank) for rank, j in enumerate(order.tolist(), 1)]
+    columns = found[["left", "right", "rank"]]
+    assert sorted(columns.itertuples(index=False, name=None)) == sorted(nearest)
+
+
 @in_turns(1, options=[*OPTIONS[:2], ONE_SIDED[0]], way=["plain", "entity", "spatial"])
 def test_a_distance_for_each_row(options, way):
     frame = table(100, 7)
@@ -302,7 +337,6 @@ def test_what_verbs_need():
     call, range_ = table(5).simjoin, {"within": {"t": ("0 s", "1 s")}}
     for wrong, text in [
         (lambda: call.dbscan(1.0, **ON, **range_), "dbscan() needs rows that are near"),
-        (lambda: call.knn_join(k=1, **ON, **range_), "pass max_distance="),
         (
             lambda: call.knn_join(k=1, max_distance=1, ties="all", **ON, **range_),
             "not allowed with ties='all'",

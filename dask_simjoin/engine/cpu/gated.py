@@ -5,7 +5,6 @@ See `dask_simjoin.metrics.gates`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,12 +25,11 @@ from dask_simjoin.engine.cpu.sinks import (
 )
 from dask_simjoin.engine.gated import (
     GatedLayout,
-    GatedSearch,
     columns_of_index,
     decided_by,
     every_column,
 )
-from dask_simjoin.metrics.gates import TIMES, Gates
+from dask_simjoin.metrics.gates import TIMES, Compared, Gates
 from dask_simjoin.metrics.norms import Index
 
 
@@ -46,6 +44,18 @@ def rules_of(gates: Gates) -> kernels.Rules:
         np.array([rule.low for rule in gates.rules], np.float64),
         np.array([rule.high for rule in gates.rules], np.float64),
     )
+
+
+def terms_of(compared: Compared, columns: int) -> kernels.Terms:
+    """Return how `columns` columns make a total."""
+    numbers, _, lengths, formula = compared
+    box = np.zeros(columns)
+    box[: len(lengths)] = lengths
+    return kernels.Terms(formula, numbers, box)
+
+
+def values_in(y: np.ndarray, values: np.ndarray) -> kernels.Values:
+    return kernels.Values(y, values, values.view(np.float64))
 
 
 @dataclass(frozen=True)
@@ -100,16 +110,8 @@ class GatedMethod:
         orient_by_position: bool,
     ) -> tuple[int, int]:
         rules, norm = rules_of(layout.gates), kind_of(layout.norm)
-        numbers, _, lengths, formula = layout.compared
-        box = np.zeros(self.points(q).shape[1])
-        box[: len(lengths)] = lengths
-        terms = kernels.Terms(formula, numbers, box)
-        one, other = (
-            kernels.Values(
-                self.points(side), side["values"], side["values"].view(np.float64)
-            )
-            for side in (q, d)
-        )
+        terms = terms_of(layout.compared, self.points(q).shape[1])
+        one, other = (values_in(self.points(side), side["values"]) for side in (q, d))
 
         def decide(left: np.ndarray, right: np.ndarray) -> Decided:
             near, totals = np.empty(len(left), np.int32), np.empty(len(left))
@@ -175,59 +177,6 @@ class GatedMethod:
         raise NotImplementedError  # `JoinStatistics.layout` makes it
 
 
-def method_of(layout: GatedLayout | GatedSearch) -> GatedMethod:
+def method_of(layout: GatedLayout) -> GatedMethod:
     """Return the method that decides the candidates of a layout's method."""
     return GatedMethod(method_module(layout.method, HOME))
-
-
-def build_search(
-    method: GatedMethod, x: np.ndarray, layout: GatedSearch, threads: int
-) -> Index:
-    """Index points for a search. The index of the join is in "joined", and its
-    positions are places of this index.
-    """
-    index = method.build(x, layout.layout, threads)
-    order = index["order"][: len(x)].astype(np.int64)
-    index["order"] = np.arange(len(index["order"]), dtype=np.int32)
-    return {"names": order, "order": order, "points": x[order], "joined": index}
-
-
-def nearest(
-    method: GatedMethod,
-    q: Index,
-    d: Index,
-    layout: GatedSearch,
-    best_d2: np.ndarray,
-    best_name: np.ndarray,
-    *,
-    is_self_join: bool,
-    least2: float = 0.0,
-    bound2: float = math.inf,
-) -> None:
-    """Update the neighbors of the queries `q` with nearer rows of `d`: see
-    `Searcher.nearest`. All pairs of the join are visited.
-    """
-    if not (len(q["names"]) and len(d["names"]) and best_d2.shape[1]):
-        return
-    queries = q.get("joined")
-    if queries is None:  # a part of an index
-        queries = method.build(q["points"], layout.layout)
-    places = queries["order"][: len(q["names"])]
-    rows, names = q["order"][places].astype(np.int64), q["names"][places]
-
-    def insert(left: np.ndarray, right: np.ndarray, totals: np.ndarray) -> None:
-        kernels.insert(
-            left,
-            right,
-            totals,
-            float(least2),
-            float(bound2),
-            rows,
-            names,
-            d["names"],
-            not is_self_join,
-            best_d2,
-            best_name,
-        )
-
-    method.show(queries, d["joined"], layout.layout, False, insert)

@@ -13,7 +13,7 @@ import numpy as np
 from dask_simjoin.catalog import AUTO, DENSE, HOME, Method, choose, name_of, options_of
 from dask_simjoin.engine.base import Counters, Numbers, compared_ratio, method_module
 from dask_simjoin.engine.columns import CAPACITY_PER_POINT, MAX_CAPACITY
-from dask_simjoin.engine.cpu import cells, gated, sinks, spanning
+from dask_simjoin.engine.cpu import cells, gated, gated_nearest, sinks, spanning
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu.kernels import components, optics
 from dask_simjoin.engine.cpu.kernels import totals as finish
@@ -27,7 +27,7 @@ from dask_simjoin.engine.cpu.kernels.pack import (
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.spanning import WeakPairCache, rows_of_places
-from dask_simjoin.engine.gated import GatedLayout, GatedSearch
+from dask_simjoin.engine.gated import GatedLayout, GatedSearch, PairsSearch
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.index.grids import CellLayout, make_screened_layout
@@ -131,10 +131,8 @@ class CpuJoiner:
         layout: Layout | NearestLayout | MethodSearch | CellLayout,
         threads: int = 1,
     ) -> Index:
-        if isinstance(layout, GatedSearch):
-            return gated.build_search(
-                gated.method_of(layout.layout), x, layout, threads
-            )
+        if isinstance(layout, GatedSearch | PairsSearch):
+            return gated_nearest.build(x, layout, threads)
         if isinstance(layout, MethodSearch):
             search: SearchMethod = method_module(layout.method, HOME)
             return search.build_nearest(x)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dask_simjoin.catalog import AUTO, HOME, Method
 from dask_simjoin.engine.base import method_module, search_layout_of
-from dask_simjoin.engine.cpu import gated
+from dask_simjoin.engine.cpu import gated_nearest
 from dask_simjoin.engine.cpu.boxes import box_tree
 from dask_simjoin.engine.cpu.kernels import nearest as kernels
 from dask_simjoin.engine.cpu.kernels import pack
@@ -19,7 +19,7 @@ from dask_simjoin.engine.cpu.kernels.nearest_scan import Range
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.order import by_row, kd_order
 from dask_simjoin.engine.cpu.tiles import filtered_tiles
-from dask_simjoin.engine.gated import GatedSearch
+from dask_simjoin.engine.gated import GatedSearch, PairsSearch
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.process import numbers_apart, shared_out
@@ -107,6 +107,8 @@ def renamed(index: Index, names: Any) -> Index:
         return index | {"names": index["names"] + names, "least": least}
     own = np.asarray(names, np.int64)[index["order"]]
     found = index | {"names": own}
+    if "nodes" in index:
+        found["least"] = gated_nearest.smallest_names(own)
     # only indexes with boxes have levels; an index of Z-order lists has none
     if len(own) and "levels" in index:
         found["least"] = cpu_tiles.smallest_names(own, index["levels"])
@@ -204,7 +206,9 @@ def part(index: Index, start: int, stop: int) -> Index:
         slice(start // cpu_tiles.TILE, -(-stop // cpu_tiles.TILE)),
     )
     cut = {"z": boxes, "low": boxes, "high": boxes, "start": boxes}
-    cut |= dict.fromkeys(("names", "order", "y", "half_norm", "points"), places)
+    cut |= dict.fromkeys(
+        ("names", "order", "y", "half_norm", "points", "values"), places
+    )
     found = {name: index[name][some] for name, some in cut.items() if name in index}
     return found | {name: index[name] for name in ("norm",) if name in index}
 
@@ -241,15 +245,13 @@ def improved(
 ) -> None:
     """Update neighbors as `nearest` does, but by the method of the layout.
 
-    Only tiles and joins with gates support `least2`. For other methods a smallest distance has been refused
-    before, so there is no check here.
+    Only tiles and searches with gates support `least2`. For other methods a smallest
+    distance has been refused before, so there is no check here.
     """
     limits: dict[str, Any] = {"least2": least2, "bound2": bound2}
     limits["is_self_join"] = is_self_join
-    if isinstance(layout, GatedSearch):
-        gated.nearest(
-            gated.method_of(layout), q, d, layout, best_d2, best_name, **limits
-        )
+    if isinstance(layout, GatedSearch | PairsSearch):
+        gated_nearest.nearest(q, d, layout, best_d2, best_name, **limits)
     elif isinstance(layout, MethodSearch):
         module: SearchMethod = method_module(layout.method, HOME)
         module.nearest(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.gated import GatedLayout, GatedSearch
+from dask_simjoin.engine.gated import GatedLayout
 from dask_simjoin.metrics import gates
 from dask_simjoin.metrics.gates import NUMBERS, UNLIKE, Compared, Gate, Gates
 from dask_simjoin.planning.sample import moments
@@ -63,24 +63,3 @@ def test_pairs_counts_and_parts(method):
     tally = JOINER.tally(q, q, layout, limits, is_self_join=True, by_row=False)
     small = own & (squared_distances(one[0], one[0]) <= 0.25)
     assert tally[0][0].tolist() == [small.sum() // 2, own.sum() // 2]
-
-
-def test_nearest_rows_among_the_pairs():
-    from dask_simjoin.engine.cpu.nearest import SEARCHER
-
-    rng = np.random.default_rng(6)
-    one = points(rng, 150)
-    layout = GatedSearch(layout_of(one[3], "sweep"))
-    assert layout.in_words(str).endswith("rows search among their pairs")
-    index = SEARCHER.renamed(JOINER.build(one[3], layout), 0)
-    best, names = SEARCHER.fresh(150, 2)
-    for start, stop in ((0, 64), (64, 150)):
-        part = SEARCHER.part(index, start, stop)
-        SEARCHER.nearest(
-            part, index, layout, best, names, is_self_join=True, bound2=LIMIT
-        )
-    total = np.where(allowed(one, one), squared_distances(one[0], one[0]), np.inf)
-    for i in range(150):
-        order = np.argsort(total[i], kind="stable")[:2]
-        want = [int(j) if total[i, j] <= LIMIT else -1 for j in order]
-        assert names[i].tolist() == want

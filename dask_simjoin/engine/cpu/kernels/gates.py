@@ -13,7 +13,7 @@ from dask_simjoin.metrics.formulas import (
     DIFFERENCES,
     HAMMING,
 )
-from dask_simjoin.metrics.gates import NUMBERS, TIMES, UNLIKE
+from dask_simjoin.metrics.gates import NUMBERS, OPEN, TIMES, UNLIKE
 from dask_simjoin.metrics.norms import Array
 
 
@@ -48,20 +48,36 @@ class Terms(NamedTuple):
 
 
 @inline_source
+def saturated(a: int, b: int) -> int:
+    """Return ``b - a``, but at most `OPEN` and at least ``-OPEN``."""
+    apart = b - a
+    # the difference overflows if it has the wrong sign
+    if (b < a) != (apart < 0):
+        return -OPEN if b < a else OPEN
+    return max(apart, -OPEN)
+
+
+@inline_source
 def _allows(rules: Rules, g: int, q: Values, i: int, d: Values, j: int) -> bool:
     kind = rules.kind[g]
     if kind == UNLIKE:
         return q.bits[i, g] != d.bits[j, g]
     if kind == TIMES:
-        a, b = q.bits[i, g], d.bits[j, g]
-        apart = b - a
-        # the difference overflows if it has the wrong sign
-        fits = (b < a) == (apart < 0)
-        return fits and rules.low[g] <= apart and apart <= rules.high[g]
+        apart = saturated(q.bits[i, g], d.bits[j, g])
+        return rules.low[g] <= apart and apart <= rules.high[g]
     x, y = q.numbers[i, g], d.numbers[j, g]
     if kind == NUMBERS:
         return rules.low_number[g] <= y - x and y - x <= rules.high_number[g]
     return abs(y - x) <= rules.high_number[g] * max(abs(x), abs(y))
+
+
+@inline_source
+def allows_pair(rules: Rules, q: Values, i: int, d: Values, j: int) -> bool:
+    """Return whether all gates allow a pair of rows."""
+    g = 0
+    while g < rules.kind.size and _allows(rules, g, q, i, d, j):
+        g += 1
+    return g == rules.kind.size
 
 
 @device_function
@@ -89,6 +105,20 @@ def _total(q: Values, i: int, d: Values, j: int, terms: Terms) -> float:
     return total / whole if whole > 0.0 else 0.0
 
 
+@device_function
+def total_of(q: Values, i: int, d: Values, j: int, terms: Terms, norm: Kind) -> float:
+    """Return the total of two rows."""
+    if terms.formula != DIFFERENCES:
+        return _total(q, i, d, j, terms)
+    total = 0.0
+    for k in range(q.y.shape[1]):
+        t = q.y[i, k] - d.y[j, k]
+        if terms.box[k] > 0.0:
+            t = min(abs(t), terms.box[k] - abs(t))
+        total = add_term(total, t, norm)
+    return total
+
+
 @kernel
 def decide(
     q: Values,
@@ -105,24 +135,12 @@ def decide(
     """Decide candidates. Write the indexes of those that are pairs to `near`, and their
     totals to `totals`. Return the number of pairs.
     """
-    dims, gates, box, found = q.y.shape[1], rules.kind.size, terms.box, 0
+    found = 0
     for n in range(q_places.size):
         i, j = q_places[n], d_places[n]
-        allowed, g = True, 0
-        while allowed and g < gates:
-            allowed = _allows(rules, g, q, i, d, j)
-            g += 1
-        if not allowed:
+        if not allows_pair(rules, q, i, d, j):
             continue
-        total = 0.0
-        if terms.formula != DIFFERENCES:
-            total = _total(q, i, d, j, terms)
-        else:
-            for k in range(dims):
-                t = q.y[i, k] - d.y[j, k]
-                if box[k] > 0.0:
-                    t = min(abs(t), box[k] - abs(t))
-                total = add_term(total, t, norm)
+        total = total_of(q, i, d, j, terms, norm)
         if total <= threshold:
             near[found], totals[found] = n, total
             found += 1
@@ -142,43 +160,3 @@ def count(
             i, j = j, i
         q_counts[i] += 1
         d_counts[j] += 1
-
-
-@kernel
-def insert(
-    left: Array,
-    right: Array,
-    totals: Array,
-    least: float,
-    most: float,
-    q_rows: Array,
-    q_names: Array,
-    d_names: Array,
-    other_rows: bool,
-    best: Array,
-    names: Array,
-) -> None:
-    """Insert pairs in the nearest neighbors of their left rows: see `Searcher.nearest`.
-
-    `q_rows`: row of `best` and `names` of each left row. `other_rows`: whether rows of
-    equal names are different rows.
-    """
-    k = best.shape[1]
-    for n in range(left.size):
-        total, name = totals[n], d_names[right[n]]
-        if total < least or total > most:
-            continue
-        if not other_rows and name == q_names[left[n]]:
-            continue
-        row = q_rows[left[n]]
-        at = k
-        while at > 0 and (
-            names[row, at - 1] < 0
-            or total < best[row, at - 1]
-            or (total == best[row, at - 1] and name < names[row, at - 1])
-        ):
-            at -= 1
-        for m in range(k - 1, at, -1):
-            best[row, m], names[row, m] = best[row, m - 1], names[row, m - 1]
-        if at < k:
-            best[row, at], names[row, at] = total, name

@@ -75,7 +75,7 @@ def _gaps(
 
 
 @device_function
-def _push(
+def push(
     keys: Array, ties: Array, nodes: Array, size: int, key: float, tie: int, node: int
 ) -> None:
     """Add a node to a heap of `size` nodes. The node with the smallest (key, tie) is at
@@ -92,7 +92,7 @@ def _push(
 
 
 @device_function
-def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
+def pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
     last = size - 1
     key, tie, node = keys[last], ties[last], nodes[last]
     at = 0
@@ -322,7 +322,7 @@ def _push_group(
             continue
         least, key = d.least[group, bit], np.float64(work.gaps.found[bit])
         if np.uint64(least) <= last:
-            _push(keys, ties, nodes, size, key, least, (level << LEVEL) | child)
+            push(keys, ties, nodes, size, key, least, (level << LEVEL) | child)
             size += 1
     return size
 
@@ -432,7 +432,7 @@ def search(
                 # smallest ids, so stop
                 break
             level, number = (nodes[0] >> LEVEL) - 1, nodes[0] & ((1 << LEVEL) - 1)
-            _pop(keys, ties, nodes, size)
+            pop(keys, ties, nodes, size)
             size -= 1
             if level >= 0:
                 size = _push_group(

@@ -30,13 +30,13 @@ from dask_simjoin.engine.cpu.kernels.nearest import (
     Gaps,
     Heap,
     _gaps,
-    _pop,
-    _push,
     begin_heap,
     empty_gaps,
     empty_heap,
     near_boxes,
     near_queries,
+    pop,
+    push,
 )
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
     ANY,
@@ -465,7 +465,7 @@ def search_others(
             if valid == NONE or keys[0] > furthest:
                 break
             level, number = (nodes[0] >> LEVEL) - 1, nodes[0] & ((1 << LEVEL) - 1)
-            _pop(keys, ties, nodes, size)
+            pop(keys, ties, nodes, size)
             size -= 1
             if level >= 0:
                 group = levels[level] + number
@@ -484,7 +484,7 @@ def search_others(
                     least, key = d.least[group, bit], np.float64(work.gaps.found[bit])
                     if not tied or _wins_tie(a, valid, own, best, least):
                         node = (level << LEVEL) | child
-                        _push(keys, ties, nodes, size, key, least, node)
+                        push(keys, ties, nodes, size, key, least, node)
                         size += 1
                 continue
             if d.tags[number >> 6, number & 63] == only:

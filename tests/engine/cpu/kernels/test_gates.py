@@ -54,31 +54,3 @@ def test_candidates_are_decided_by_their_definition(some):
         want &= allows(rule, own[0][i, g], own[1][j, g])
     assert near[:number].tolist() == np.flatnonzero(want).tolist()
     assert (totals[:number] == squared_distances(*x)[i, j][want]).all()
-
-
-@pytest.mark.parametrize("other_rows", [True, False])
-def test_nearest_rows_are_kept_in_order(other_rows):
-    rng = np.random.default_rng(3)
-    rows, names, k = rng.permutation(10), rng.permutation(30) + 100, 4
-    q_names = names[:10]
-    best, found = np.full((10, k), np.inf), np.full((10, k), -1)
-    pairs = [(i, j, float(rng.integers(0, 4))) for i in range(10) for j in range(30)]
-    rng.shuffle(pairs)
-    left, right, totals = (np.array(column) for column in zip(*pairs, strict=True))
-    places = left.astype(np.int32), right.astype(np.int32)
-    limits = 1.0, 2.0
-    named = rows, q_names, names, other_rows
-    for part in (slice(0, 100), slice(100, 300)):
-        some = (column[part] for column in (*places, totals))
-        kernels.insert(*some, *limits, *named, best, found)
-    for i in range(10):
-        allowed = [
-            (total, int(names[j]))
-            for own, j, total in pairs
-            if own == i and 1.0 <= total <= 2.0
-            if other_rows or names[j] != q_names[i]
-        ]
-        want = sorted(allowed)[:k]
-        row = rows[i]
-        assert list(zip(best[row], found[row], strict=True))[: len(want)] == want
-        assert (found[row][len(want) :] == -1).all()
