@@ -199,11 +199,12 @@ def _ratio(value: float) -> str:
 POINTS = {"uniform": "uniform", "levy": "Levy flights"}
 
 
-def trees(run: Found) -> Rows:
+def trees(run: Found, *later: Found) -> Rows:
     """Tabulate verbs and other programs on points in 3-D, on the same GPU.
 
-    Ratios are to the seconds of our verb. If a program has several variants, such as
-    "ArborX, boxes", the fastest one is shown.
+    `later`: runs that replace our seconds of some rows. Ratios are to the seconds of our
+    verb. If a program has several variants, such as "ArborX, boxes", the fastest one is
+    shown.
     """
     cases = run["rows"].items()
     names = [name.split(",")[0] for _, row in cases for name in row["peers"]]
@@ -211,7 +212,8 @@ def trees(run: Found) -> Rows:
     table = [["points", "job", "dask-simjoin, s", *(f"{tool}, s" for tool in tools)]]
     for case, row in cases:
         kind, number, job = case.split(", ", 2)
-        own = row["clock"]["median"]
+        newest = [one["rows"].get(case, {}) for one in (run, *later)]
+        own = [one["clock"]["median"] for one in newest if "clock" in one][-1]
         told = [f"{POINTS[kind]}, {int(number) / 1e6:.3g}M", job, seconds(own)]
         for tool in tools:
             some = [

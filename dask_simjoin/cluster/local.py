@@ -20,11 +20,12 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
 )
 from dask_simjoin.cluster.algorithms.condensed_tree import CLUSTERS as CLUSTER_COLUMNS
 from dask_simjoin.cluster.algorithms.dbscan import (
-    cores_by_cells,
+    by_density,
+    cores_by_density,
     cores_of_chunk,
-    dbscan_by_cells,
     dbscan_of_chunk,
-    layout_of_cells,
+    label_by_density,
+    layout_for_density,
 )
 from dask_simjoin.cluster.algorithms.duplicates import (
     CONNECTED,
@@ -113,7 +114,7 @@ class LocalDistances(LocalJoins, LocalNearest):
     """Joins, searches and clusters of plain frames by distance."""
 
     def marks(self, request: NearDuplicatedRequest, example: Series) -> Series:
-        refine = self._cells_for(2) if request.counted else None
+        refine = self._density_for(2) if request.counted else None
         work = self.indexed(LISTED_CLUSTERS, refine=refine)
         found = frames_for(example).xp.zeros(len(work.chunks[0]["ids"]), np.bool_)
         if work.plan.meets:
@@ -142,22 +143,24 @@ class LocalDistances(LocalJoins, LocalNearest):
         core = rows_of_places(found.core, found.order)
         return labels, np.flatnonzero(to_host(core))
 
-    def _cells_for(self, min_samples: int) -> Refine | None:
-        """Return a function that may choose grid cells as the layout to find core rows."""
+    def _density_for(self, min_samples: int) -> Refine | None:
+        """Return a function that may choose a layout that finds core rows without a
+        join.
+        """
         if self.spec.search.method != AUTO or self.spec.gated:
             return None
-        return functools.partial(layout_of_cells, min_samples)
+        return functools.partial(layout_for_density, min_samples)
 
     def _labeled(self, min_samples: int, weights: np.ndarray | None) -> Labeled:
-        refine = self._cells_for(min_samples) if weights is None else None
+        refine = self._density_for(min_samples) if weights is None else None
         work = self.indexed(CLUSTERS, refine=refine)
         (chunk,), plan, _ = work
         if not plan.meets:
             xp = frames_for(self.frames[0]).xp
             labels = self.of_all_rows(xp.zeros(0, np.int64), -1)
             return Labeled(labels, xp.zeros(0, bool), xp.zeros(0, np.int32))
-        if plan.layout.method == "cells":
-            labels, core = dbscan_by_cells(
+        if by_density(plan.layout):
+            labels, core = label_by_density(
                 chunk, plan.layout, min_samples, self.threads
             )
         else:
@@ -333,8 +336,7 @@ def _marks(
     """Return a mask of the rows to drop (n,), if all rows are in one chunk."""
     chunk, layout = block_pair.query, block_pair.layout
     if request.counted:  # each row with a neighbor
-        by_cells = layout.method == "cells"
-        cores = cores_by_cells if by_cells else cores_of_chunk
+        cores = cores_by_density if by_density(layout) else cores_of_chunk
         core = cores(block_pair, 2, threads)
         return rows_of_places(core, order_of(chunk))
     if request.grouping == CONNECTED:

@@ -228,6 +228,7 @@ MODULES = {
     (HOME, "join"): "dask_simjoin.engine.cpu.joiner",
     (HOME, "search"): "dask_simjoin.engine.cpu.nearest",
     (HOME, "span"): "dask_simjoin.engine.cpu.spanning",
+    (HOME, "density"): "dask_simjoin.engine.cpu.cells",
     (HOME, "profile"): "dask_simjoin.engine.cpu.joiner",
     (HOME, "sets"): "dask_simjoin.sets.cpu.joiner",
     (HOME, "strings"): "dask_simjoin.strings.joiner",
@@ -238,6 +239,7 @@ MODULES = {
     ("cudf", "join"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "search"): "dask_simjoin.engine.gpu.nearest",
     ("cudf", "span"): "dask_simjoin.engine.gpu.spanning",
+    ("cudf", "density"): "dask_simjoin.engine.gpu.dense_boxes",
     ("cudf", "profile"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "sets"): "dask_simjoin.sets.gpu.joiner",
     ("cudf", "memory"): "dask_simjoin.engine.gpu.pool",
@@ -304,11 +306,11 @@ def spanner_for(frame: Frame) -> Spanner:
     return spanner_of_library(library(frame))
 
 
-def cell_clusters() -> Any:
-    """Return the module that finds density clusters by grid cells. The module runs on
-    the host only.
+def density_of(array: Array) -> Any:
+    """Return the module that finds density clusters of one chunk without a join, on the
+    device of `array`.
     """
-    return _load("dask_simjoin.engine.cpu.cells")
+    return _module(HOME if module_of(array) is np else "cudf", "density")
 
 
 def profiler_of_library(name: str) -> Profiler:

@@ -174,6 +174,26 @@ def inverse_of(order: Array) -> Array:
     return place
 
 
+def labels_at(order: Array, labels: Array) -> Array:
+    """Return labels (n,), int64, in the order of rows. `order` (n,): the row of each
+    label.
+
+    A GPU writes only labels that are not -1: it takes most of the time to write numbers
+    in random places.
+    """
+    if module_of(labels) is np:
+        out = np.empty_like(labels)
+        out[order] = labels
+        return out
+    out = sys.modules["cupy"].empty_like(labels)
+    out.data.memset_async(0xFF, out.nbytes)  # -1 in all entries
+    body = "if (label != -1) out[row] = label"
+    _elementwise("S row, int64 label", "raw int64 out", body, "simjoin_labels_at")(
+        order, labels, out
+    )
+    return out
+
+
 def put_entries(
     rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array
 ) -> None:

@@ -34,15 +34,14 @@ from dask_simjoin.cluster.algorithms.edges import (
     joined,
     order_of,
     ranged_of,
-    rows_of_places,
 )
 from dask_simjoin.engine.base import (
-    cell_clusters,
+    density_of,
     host_kernels,
     joiner_for,
     joiner_of_library,
 )
-from dask_simjoin.engine.compat import module_of
+from dask_simjoin.engine.compat import labels_at, module_of
 from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Layout, Rows
 from dask_simjoin.metrics.norms import Array
@@ -315,7 +314,7 @@ def labels_of_rows(
     """
     order = order_of(chunk)
     if module_of(labels) is not np:
-        return rows_of_places(_final(labels, *borders), order)
+        return labels_at(order, _final(labels, *borders) if borders else labels)
     out, scatter = np.empty_like(labels), host_kernels("totals").scatter
 
     def some(start: int, stop: int) -> None:
@@ -378,7 +377,7 @@ def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Arr
     ranged, order = ranged_of(block_pair), order_of(block_pair.query)
     if ranged is None:
         xp, (low,) = block_pair.xp, lowest_labels(block_pair, [labels])
-        return rows_of_places(xp.where(low < NO_LABEL, low, labels), order)
+        return labels_at(order, xp.where(low < NO_LABEL, low, labels))
     index, _, layout = block_pair.operands
     shared = ranged.shared_to_label(labels)
     low, by_row = np.empty_like(labels), np.empty_like(labels)
@@ -395,35 +394,39 @@ def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Arr
     return by_row
 
 
-def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
-    """Return a layout by grid cells if that is faster for the points `x` (n, d), else
-    the planned layout.
+def by_density(layout: Layout) -> bool:
+    """Return whether an index is for `label_by_density` instead of a join."""
+    return layout.method in ("cells", "boxes")
+
+
+def layout_for_density(min_samples: int, layout: Layout, x: Array) -> Layout:
+    """Return a layout for `label_by_density` if that is faster for the points `x` (n,
+    d), else the planned layout.
     """
-    if module_of(x) is not np:
-        return layout
-    module = cell_clusters()
-    cells = module.CellLayout(layout.threshold, layout.norm)
-    return cast(Layout, cells) if module.worthwhile(x, cells, min_samples) else layout
+    found = density_of(x).layout_of(x, layout, min_samples)
+    return layout if found is None else cast(Layout, found)
 
 
-def cores_by_cells(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
-    """Do the work of `cores_of_chunk` by grid cells."""
-    (index, _, layout) = block_pair.operands
-    return cell_clusters().CellClusters(index, layout, threads).cores(min_samples)
+def cores_by_density(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
+    """Do the work of `cores_of_chunk` without a join."""
+    index, _, layout = block_pair.operands
+    module = density_of(index["order"])
+    return module.DensityClusters(index, layout, threads).cores(min_samples)
 
 
-def dbscan_by_cells(
+def label_by_density(
     chunk: Chunk, layout: Layout, min_samples: int, threads: int
 ) -> tuple[Array, Array]:
-    """Label the rows of a single chunk by grid cells; also return a mask of the places
+    """Label the rows of a single chunk without a join; also return a mask of the places
     with core rows.
     """
-    found = cell_clusters().CellClusters(chunk, layout, threads)
+    order = order_of(chunk)
+    found = density_of(order).DensityClusters(chunk, layout, threads)
     core = found.cores(min_samples)
     labels = joiner_for(chunk["example"]).numbers(
-        found.components(), (core, order_of(chunk)), threads
+        found.components(), (core, order), threads
     )
-    return labels_of_rows(chunk, threads, labels, found.borders(labels)), core
+    return labels_of_rows(chunk, threads, labels, *found.borders(labels)), core
 
 
 def label_chunk(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
@@ -435,11 +438,11 @@ def label_chunk(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
     automatic = spec.search.method == AUTO and not spec.gated
     if block_pair.xp is np and automatic:
         x = block_pair.joiner.points(index, layout)
-        cells = layout_of_cells(min_samples, layout, x)
+        cells = layout_for_density(min_samples, layout, x)
         if cells is not layout:
             chunk, places = block_pair.query, block_pair.joiner.build(x, cells, threads)
             order = index["order"][places["order"]]
             by_cells = cast(Chunk, chunk | places | {"order": order})
-            return dbscan_by_cells(by_cells, cells, min_samples, threads)[0]
+            return label_by_density(by_cells, cells, min_samples, threads)[0]
     core = cores_of_chunk(block_pair, min_samples, threads)
     return dbscan_of_chunk(block_pair, core, threads)

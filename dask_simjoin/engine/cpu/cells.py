@@ -20,6 +20,7 @@ from dask_simjoin.engine.cpu.sweep import build_grid, column_bounds
 from dask_simjoin.engine.index import grids
 from dask_simjoin.engine.index.grids import REACH, CellLayout, make_cells, runs, serves
 from dask_simjoin.engine.process import together
+from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Index, reach
 from dask_simjoin.sizes import IN_CACHE, MIN_PART
 
@@ -51,6 +52,14 @@ FILLED_BY_CORES = (0.1, 0.25, 0.46, 0.15)
 """
 
 
+def layout_of(x: np.ndarray, joined: Layout, min_samples: int) -> CellLayout | None:
+    """Return the settings of cells for points `x` (n, d); None: the join `joined` is
+    faster.
+    """
+    layout = CellLayout(joined.threshold, joined.norm)
+    return layout if worthwhile(x, layout, min_samples) else None
+
+
 def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
     """Estimate whether finding clusters of points (n, d) by cells is faster than
     finding them by a join.
@@ -76,7 +85,7 @@ def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
     return len(sizes) <= (FILLED_BY_CORES if filled else FILLED)[dims - 1] * number
 
 
-class CellClusters:
+class DensityClusters:
     """Find density clusters in three steps, in this order: `cores`, `components`,
     `borders`.
 
@@ -170,15 +179,17 @@ class CellClusters:
         )
         return out
 
-    def borders(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def borders(self, labels: np.ndarray) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         """Return the places of border points, ascending, and for each the lowest label
         of the core points near it.
+
+        The result is empty if there are no border points.
 
         A border point is near a core point, but is not a core point. `labels` (n,),
         int64: labels of core points, and -1 for other points.
         """
         if len(self._places) in (0, len(labels)):
-            return np.empty(0, np.int64), np.empty(0, np.int64)
+            return ()
         found = np.full(len(labels), NO_LABEL)
         index, core = self._core_index, self._core
         own, lowest = labels[self._places], np.empty(len(index["keys"]), np.int64)
@@ -202,7 +213,7 @@ class CellClusters:
             )
         )
         places = np.flatnonzero(found < NO_LABEL)
-        return places, found[places]
+        return ((places, found[places]),)
 
     def _set_cores(self, core: np.ndarray) -> None:
         self._core, self._core_index, self._core_boxes = core, self._all, self._boxes

@@ -14,7 +14,7 @@ from dask_simjoin.catalog import Method, choose, options_of
 from dask_simjoin.engine.base import Counters, compared_ratio, method_module
 from dask_simjoin.engine.compat import count_up
 from dask_simjoin.engine.gated import GatedLayout, every_column
-from dask_simjoin.engine.gpu import components, load, nearest, tiles
+from dask_simjoin.engine.gpu import components, dense_boxes, load, nearest, tiles
 from dask_simjoin.engine.gpu import pairs as gpu_pairs
 from dask_simjoin.engine.gpu.gated import method_for
 from dask_simjoin.engine.gpu.pairs import (
@@ -80,7 +80,7 @@ class GpuJoiner:
     def build(
         self,
         x: Array,
-        layout: GpuLayout | NearestDeviceLayout | MethodSearch,
+        layout: GpuLayout | NearestDeviceLayout | MethodSearch | dense_boxes.BoxLayout,
         threads: int = 1,
     ) -> Index:
         with self._lock:
@@ -90,6 +90,8 @@ class GpuJoiner:
             return search.build_nearest(x)
         if isinstance(layout, NearestDeviceLayout):
             return nearest.build(x, layout)
+        if isinstance(layout, dense_boxes.BoxLayout):
+            return dense_boxes.build(x, layout)
         # compiles in another thread while the index is built
         load.begin(finishing(layout, "name_pairs", x, labels=True))
         return method_for(layout).build(x, layout)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import dask_simjoin  # noqa: F401  (registers the accessor)
 from dask_simjoin.engine.cpu import cells, spanning
-from dask_simjoin.engine.cpu.cells import CellClusters, worthwhile
+from dask_simjoin.engine.cpu.cells import DensityClusters, worthwhile
 from dask_simjoin.engine.index.grids import MAX_DIMS, CellLayout
 from tests.support.density import labels_of_neighbours
 from tests.support.oracle import squared_distances, totals
@@ -21,11 +21,11 @@ def labels_by_cells(x, threshold, min_samples, threads=1, norm=2):
     layout = CellLayout(threshold, norm)
     index = cells.build(x, layout, threads)
     order = index["order"][: len(x)]
-    found = CellClusters(index, layout, threads)
+    found = DensityClusters(index, layout, threads)
     core = found.cores(min_samples)
     labels = spanning.numbers(found.components(), core, order, threads)
-    places, low = found.borders(labels)
-    labels[places] = low
+    for places, low in found.borders(labels):
+        labels[places] = low
     out = np.empty_like(labels)
     out[order] = labels
     return out.tolist()

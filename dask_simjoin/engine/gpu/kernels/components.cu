@@ -26,7 +26,7 @@ extern "C" __global__ void least_rows(const node* __restrict__ parent, const int
                                       int* least) {
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < nodes;
          n += (long long)gridDim.x * blockDim.x)
-        if (parent[n] != n) atomicMin(least + parent[n], order[n]);
+        if (parent[n] != n && order[n] < *(volatile int*)(least + parent[n])) atomicMin(least + parent[n], order[n]);
 }
 
 // Marks the smallest row of each set. `taking`: mask of the nodes that take part; null if all do. `least`: smallest
