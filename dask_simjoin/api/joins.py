@@ -69,7 +69,7 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     within : dict, optional
         Columns of both tables, and how far apart both rows may be in each, as in
         `self_join`. A range such as ``("-1 h", "0 h")`` is for the right row's value
-        minus the left row's value.
+        minus the left row's value. In ``(None, "0 h")`` the lower side is open.
     different : column or list of columns, optional
         Columns of both tables; both rows must differ in at least one of them.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"

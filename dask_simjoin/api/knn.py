@@ -148,7 +148,8 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     within : dict, optional
         How far apart both rows may be in further columns, as in `self_join`. A range
         such as ``{"time": ("-1 h", "0 h")}`` finds the nearest earlier rows: it is for
-        the neighbor's value minus the row's own value.
+        the neighbor's value minus the row's own value. ``(None, "0 h")`` has no lower
+        bound.
     different : column or list of columns, optional
         Columns; a row and its neighbors differ in at least one of them.
     mutual : bool, default False

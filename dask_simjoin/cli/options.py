@@ -126,7 +126,7 @@ def parse_radii(text: str) -> Any:
 
 def parse_tolerance(text: str) -> tuple[str, Any]:
     """Parse the tolerance of a column, such as ``time=10 min``, or a range, such as
-    ``time=-1 h..0 h``.
+    ``time=-1 h..0 h`` or ``time=..0 h``.
     """
     name, _, value = text.rpartition("=")
     if not name:
@@ -136,7 +136,8 @@ def parse_tolerance(text: str) -> tuple[str, Any]:
         )
     low, is_range, high = value.partition("..")
     if is_range:
-        return name, (number(low, float), number(high, float))
+        ends = (number(end, float) if end.strip() else None for end in (low, high))
+        return name, tuple(ends)
     return name, number(value, float)
 
 
@@ -427,7 +428,8 @@ HELP = {
     "tokenizer": "How texts become sets of tokens; default: words, for a column of texts.",
     WITHIN: "How far apart both rows may be in a further column, such as 'time=10 min' "
     "or 'price=5 %'. A range such as 'time=-1 h..0 h' is for the right row's value minus "
-    "the left row's. Repeat the option for several columns.",
+    "the left row's. In 'time=..0 h' the lower side is open. Repeat the option for several "
+    "columns.",
     "box": "Length of a periodic box for all columns of coordinates. Or lengths such as "
     "10,10,none, where none is an open column, or x=10,y=20.",
 }

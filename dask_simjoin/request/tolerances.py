@@ -14,7 +14,7 @@ import pandas as pd
 
 from dask_simjoin.catalog import NANOSECONDS
 from dask_simjoin.errors import OptionError, OptionTypeError
-from dask_simjoin.metrics.gates import NUMBERS, RELATIVE, TIMES, Gate
+from dask_simjoin.metrics.gates import NUMBERS, OPEN, RELATIVE, TIMES, Gate
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.units import duration, is_number
 
@@ -26,7 +26,7 @@ Tolerance = Any
 
 class Range(NamedTuple):
     """How far the right row's value may be above the left row's value: numbers, or
-    nanoseconds.
+    nanoseconds. A side is infinite if it is open.
     """
 
     low: Any
@@ -65,7 +65,11 @@ def rule_of_times(name: Hashable, value: Tolerance, unit: str) -> Gate:
     """Return the gate for the tolerance of a column of times. `unit`: their unit."""
     low, high = _range(name, value, _nanoseconds)
     size = NANOSECONDS[unit]
-    return Gate(TIMES, -(-low // size), high // size)
+    return Gate(
+        TIMES,
+        -OPEN if low == -math.inf else -(-low // size),
+        OPEN if high == math.inf else high // size,
+    )
 
 
 def _given(name: Hashable, value: object) -> str:
@@ -87,7 +91,15 @@ def _range(name: Hashable, value: Tolerance, parse: Any) -> Range:
             f"{_given(name, value)} is not allowed; a range is a pair, such as "
             "('-1 h', '0 h')."
         )
-    low, high = (parse(name, value, one) for one in value)
+    if all(one is None for one in value):
+        raise OptionError(
+            f"{_given(name, value)} allows all values; name at least one bound, or "
+            f"leave out {name!r}."
+        )
+    low, high = (
+        side * math.inf if one is None else parse(name, value, one)
+        for side, one in zip((-1, 1), value, strict=True)
+    )
     if low > high:
         raise OptionError(
             f"{_given(name, value)} is an empty range; name the smaller bound first."
@@ -118,7 +130,7 @@ def _nanoseconds(name: Hashable, value: Tolerance, one: Any) -> int:
             found = duration(one).as_unit("ns")
         except (ValueError, OverflowError, TypeError):
             found = pd.NaT
-        if found is not pd.NaT:
+        if found is not pd.NaT and abs(found.value) < OPEN:
             return int(found.value)
     raise OptionError(
         f"{_given(name, value)} is not allowed. Column {name!r} holds times: use a "

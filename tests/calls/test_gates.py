@@ -108,6 +108,7 @@ ONE_SIDED = [
     {"within": {"t": ("-2 min", "0 s")}},
     {"within": {"price": (1, 5)}, "different": "port"},
     {"within": {"t": ("-1 ns", "30 s"), "price": "4 %"}},
+    {"within": {"t": (None, "-1 ns"), "price": (-3, None)}},
 ]
 
 
@@ -431,3 +432,17 @@ def test_rows_cannot_be_equal_and_differ():
         2.0, on=["x"], by="city", different=["city", "ship"]
     )
     assert len(found) == 0
+
+
+def test_an_open_side_allows_differences_of_more_than_64_bits():
+    ends = pd.to_datetime(["1678-01-01", "2262-01-01"]).as_unit("ns")
+    frame = pd.DataFrame({"x": 0.0, "t": ends})
+    for within, want in (
+        ((None, "0 s"), {(1, 0)}),
+        (("0 s", None), {(0, 1)}),
+        (("1 s", "9 D"), set()),
+    ):
+        how = {"on": "x", "within": {"t": within}}
+        pairs = frame.simjoin.self_join(1.0, pairs="both", **how)
+        nearest = frame.simjoin.knn_join(k=1, **how)
+        assert as_set(pairs) == as_set(nearest) == want

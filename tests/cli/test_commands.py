@@ -213,6 +213,10 @@ def test_tolerances_and_boxes(points):
             ["--within", "t=-1 h..0 min", "--pairs", "both"],
             {"within": {"t": ("-1 h", "0 min")}, "pairs": "both"},
         ),
+        (
+            ["--within", "t=..0 min", "--within", "n=-3..", "--pairs", "both"],
+            {"within": {"t": (None, "0 min"), "n": (-3, None)}, "pairs": "both"},
+        ),
     ):
         wanted = table.simjoin.count_pairs(0.1, on=["x", "y"], **options)
         for name in ("times.parquet", "times.csv"):

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.errors import OptionError, OptionTypeError
-from dask_simjoin.metrics.gates import NUMBERS, RELATIVE, TIMES, Gate
+from dask_simjoin.metrics.gates import NUMBERS, OPEN, RELATIVE, TIMES, Gate
 from dask_simjoin.request.tolerances import (
     check_within,
     rule_of_numbers,
@@ -23,6 +23,8 @@ from dask_simjoin.request.tolerances import (
         (0.5, Gate(NUMBERS, -0.5, 0.5)),
         (np.float32(2), Gate(NUMBERS, -2.0, 2.0)),
         ((-1, 0.5), Gate(NUMBERS, -1.0, 0.5)),
+        ((None, 0.5), Gate(NUMBERS, -math.inf, 0.5)),
+        ([0, None], Gate(NUMBERS, 0.0, math.inf)),
         ("5 %", Gate(RELATIVE, high=0.05)),
         (" .1%", Gate(RELATIVE, high=0.001)),
     ],
@@ -44,6 +46,8 @@ def test_numbers(value, rule):
         (np.timedelta64(3, "ns"), "ns", (-3, 3)),
         ("00:00:02", "ms", (-2000, 2000)),
         (("-1 d", "1d 2 h"), "s", (-86_400, 93_600)),
+        ((None, "-1 ns"), "s", (-OPEN, -1)),
+        (("1 ns", None), "ns", (1, OPEN)),
     ],
 )
 def test_durations(value, unit, bounds):
@@ -59,6 +63,7 @@ def test_durations(value, unit, bounds):
         ("100 %", "Use less than 100 %"),
         ((1, 0), "is an empty range; name the smaller bound first"),
         ((1, 2, 3), "a range is a pair"),
+        ((None, None), "allows all values; name at least one bound, or leave out 'c'"),
         (("-5 %", "5 %"), "A range takes numbers, not percentages"),
         (True, "use a finite number"),
     ],
@@ -70,7 +75,18 @@ def test_other_tolerances_of_numbers(value, text):
 
 
 @pytest.mark.parametrize(
-    "value", [5, "5", "5 %", "1 parsec", "1000 years", ("1 h", 3), None, "NaT"]
+    "value",
+    [
+        5,
+        "5",
+        "5 %",
+        "1 parsec",
+        "1000 years",
+        ("1 h", 3),
+        None,
+        "NaT",
+        pd.Timedelta.max,
+    ],
 )
 def test_other_tolerances_of_times(value):
     with pytest.raises(OptionError, match=r"holds times: use a duration of less than"):
