@@ -352,9 +352,10 @@ def check_names(
                 except ColumnError as error:
                     if which is None:
                         raise
+                    table = "other" if which == "right" else "frame"
                     rename = (
                         f"Columns of {option}= have the same name in both tables: "
-                        "rename one."
+                        f"rename one, as with {table}.rename(columns={{'NAME': {name!r}}})."
                     )
                     in_right = has_column(examples[-1].columns, name)
                     if option == "by" and which == "left" and in_right:

@@ -51,6 +51,7 @@ from dask_simjoin.cli.tables import (
     sink,
     write_bad_rows,
 )
+from dask_simjoin.engine.cpu.kernels.jit import compiled_here
 from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.metrics.norms import Frame
@@ -347,6 +348,7 @@ def _compute(run: Run) -> None:
             every = sum(t.table_rows for t in tables) if tables else plan.rows
             size = f"{rows:,} of {counted(every, 'row')} to "
         text = f"Wrote {size}{target.name} in {summary['seconds']:.1f} s"
+        text += ", part of it to compile kernels" * compiled_here()
         run.say(f"{'; '.join([text, *_left_out(run, tables)])}.")
     elif plan.rows_left_out:
         text = "; ".join(_left_out(run, tables))

@@ -43,7 +43,7 @@ from dask_simjoin.cli.tables import (
     is_on_store,
     sink,
 )
-from dask_simjoin.disk_index.index import DIFF, Index
+from dask_simjoin.disk_index.index import DIFF, Index, left_out_of
 from dask_simjoin.disk_index.manifests import versions
 from dask_simjoin.disk_index.reports import CheckReport, UpdateReport
 from dask_simjoin.disk_index.stores import AnyPath
@@ -130,12 +130,8 @@ class MakeCommand(click.Command):
         reader = table_reader(params)
         check_bad_rows(params, params["tables"])
 
-        rows = 0
-
         def make(whole: bool) -> Index:
-            nonlocal rows
             table = reader.read(params["tables"], csv_columns(options, whole, False))
-            rows = len(table) if options.get("dropna") else 0
             with columns_of_files([table]):
                 made: Index = self.verb.function(table, **options)
             return made
@@ -147,7 +143,7 @@ class MakeCommand(click.Command):
             )
         if not len(made) and not params["quiet"]:
             click.echo(no_rows(params["tables"], "add"), err=True)
-        left_out = max(rows - len(made), 0)
+        left_out = left_out_of(made)
         if left_out and not params["quiet"]:
             click.echo(
                 f"Left out {counted(left_out, 'row')} without coordinates.", err=True
@@ -223,9 +219,9 @@ def _update(**params: Any) -> None:
         nonlocal left_out
         new = reader.read(params["tables"], columns) if params["tables"] else None
         if new is not None and dropna:
-            rows = len(new)
+            each = new.map_partitions(_left_out, on, meta=pd.Series(dtype="int64"))
+            left_out = int(each.sum().compute())
             new = new.map_partitions(_with_coordinates, on, meta=new._meta)
-            left_out = rows - len(new)
         if new is not None:
             new = new.map_partitions(
                 _without_gaps, own, meta=_without_gaps(new._meta, own)
@@ -281,6 +277,11 @@ def _with_coordinates(rows: Any, on: list[str]) -> Any:
     if len(on) == 1 and points.dtypes.iloc[0].name == "object":
         return rows[rows[on[0]].map(_is_finite).astype(bool)]
     return rows[points.notna().all(axis=1) & ~points.isin(INFINITE).any(axis=1)]
+
+
+def _left_out(rows: Any, on: list[str]) -> pd.Series:
+    """Return the number of rows that `_with_coordinates` leaves out."""
+    return pd.Series([len(rows) - len(_with_coordinates(rows, on))])
 
 
 def _without_gaps(rows: Any, dtypes: Mapping[str, Any]) -> Any:

@@ -481,3 +481,9 @@ class Index(IndexReader):
             )
             since = made.parent or since
         return IndexChanges(self._changed, since, version, UpdateReport(known=True))
+
+
+def left_out_of(made: Index) -> int:
+    """Return the number of rows that `dropna` left out of an index that was just made."""
+    # rows that are left out have sequence numbers, too
+    return made._now().manifest.next_seq - len(made)

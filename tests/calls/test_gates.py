@@ -446,3 +446,14 @@ def test_an_open_side_allows_differences_of_more_than_64_bits():
         pairs = frame.simjoin.self_join(1.0, pairs="both", **how)
         nearest = frame.simjoin.knn_join(k=1, **how)
         assert as_set(pairs) == as_set(nearest) == want
+
+
+def test_the_remedy_for_columns_of_two_names():
+    frame, other = table(4), table(4).rename(columns={"t": "when"})
+    with pytest.raises(ColumnError) as caught:
+        frame.simjoin.join(other, 1.0, **ON, within={"t": "1 s"})
+    assert "rename one, as with other.rename(columns={'NAME': 't'})." in str(
+        caught.value
+    )
+    other = other.rename(columns={"when": "t"})
+    assert len(frame.simjoin.join(other, 9.0, **ON, within={"t": "9 D"})) == 16

@@ -261,6 +261,7 @@ def test_rows_without_coordinates_are_reported(
     words, rows, said, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(commands, "compiled_here", lambda: False)
     (tmp_path / "t.csv").write_text("x,y\n0,0\n,0\n0,1\n9,\n50,50\n")
     on = ("--on", "x,y", "--scheduler", "synchronous", "--dropna", "-o", "o.csv")
     ran = run(words[0], "t.csv", *words[1:], *on, "--json")
@@ -565,6 +566,22 @@ def test_written_rows_are_counted(points, command, output):
     of = f" of {len(points)}" if words[0] == "dedup" else ""
     size = "" if told is None else f"{rows}{of} rows to "
     assert f"Wrote {size}{output} in " in ran.stderr
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_time_to_compile_is_mentioned(points, compiled, monkeypatch):
+    monkeypatch.setattr(commands, "compiled_here", lambda: compiled)
+    how = "--on", "x,y", "--scheduler", "synchronous", "-o", "o.csv"
+    ran = run("counts", "points", "--eps", "0.1", *how)
+    part = ", part of it to compile kernels" * compiled
+    assert re.search(rf"Wrote o\.csv in \d+\.\d s{part}\.\n$", ran.stderr)
+
+
+def test_columns_of_conditions_have_one_name_in_both_tables(points):
+    points.rename(columns={"y": "z"}).to_csv("z.csv", index=False)
+    words = "--eps", "1", "--on", "x", "--within", "y=1", "-o", "o.csv"
+    said = run("join", "points", "--other", "z.csv", *words, code=2).stderr
+    assert "have the same name in both tables: rename one in its file." in said
 
 
 def test_reports_name_the_verb(points):

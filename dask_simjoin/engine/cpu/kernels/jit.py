@@ -232,6 +232,11 @@ def _announce() -> None:
     LOG.info("compiling kernels, which takes some seconds, once per machine")
 
 
+def compiled_here() -> bool:
+    """Return whether this process has compiled kernels."""
+    return _announce.cache_info().currsize > 0
+
+
 class KernelCache:
     """Cache for one function, in place of Numba's. The cache has one file for each
     signature and processor.

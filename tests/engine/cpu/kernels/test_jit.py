@@ -113,6 +113,7 @@ def places(tmp_path, monkeypatch):
 
 def test_a_process_says_once_that_it_compiles(places, caplog):
     jit._announce.cache_clear()
+    assert not jit.compiled_here()
     cache = jit.KernelCache(test_a_process_says_once_that_it_compiles)
     with caplog.at_level(logging.INFO, "dask_simjoin"):
         for signature in ("a", "b"):
@@ -120,6 +121,7 @@ def test_a_process_says_once_that_it_compiles(places, caplog):
     assert [record.message for record in caplog.records] == [
         "compiling kernels, which takes some seconds, once per machine"
     ]
+    assert jit.compiled_here()
 
 
 def test_what_was_written_is_read(places):
