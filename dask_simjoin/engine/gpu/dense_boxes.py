@@ -26,7 +26,7 @@ SPAN = 8
 """Number of levels that a thread block of `bound_levels` writes."""
 
 MAX_BITS = 31
-"""Maximum number of bits of a coordinate on the Morton curve."""
+"""Maximum number of bits of a coordinate on the Hilbert curve."""
 
 MAX_INT32 = np.iinfo(np.int32).max
 
@@ -40,7 +40,7 @@ class BoxLayout:
     with another one.
 
     `tiles`: the settings for a join. `low`, `side`: the corner and the side of a cube
-    that holds all points. `bits`: of a coordinate on the Morton curve.
+    that holds all points. `bits`: of a coordinate on the Hilbert curve.
     """
 
     tiles: DeviceLayout
@@ -111,7 +111,7 @@ def _place_bits(n: int) -> int:
 def build(x: Array, layout: BoxLayout) -> Index:
     """Return the index of points `x` (n, d), float64.
 
-    ``order`` (n,), int32: positions of the points in `x`, along a Morton curve.
+    ``order`` (n,), int32: positions of the points in `x`, along a Hilbert curve.
     ``spots``: the points in that order, as filters compare them. ``columns`` (d, n):
     their coordinates, in the order of `x`.
     """
@@ -122,15 +122,15 @@ def build(x: Array, layout: BoxLayout) -> Index:
     centre, scale = layout.low, 1.0
     if tiles.bounds is not None:
         centre, scale = tiles.bounds.centre, tiles.bounds.scale
-    cells, place_bits = 2.0**layout.bits, np.int32(_place_bits(n))
-    per_cell = np.float64(cells / layout.side if layout.side else 0.0)
+    bits, place_bits = layout.bits, np.int32(_place_bits(n))
+    per_cell = np.float64(2.0**bits / layout.side if layout.side else 0.0)
     keys, last = cupy.empty(n, cupy.uint64), NOWHERE
     columns = cupy.asfortranarray(x).T
     corner, middle = cupy.asarray(layout.low), cupy.asarray(centre)
     each = _bits_per_sort(n, dims)
-    for shift in range(0, layout.bits, each):
-        cut = (np.int32(some) for some in (shift, min(each, layout.bits - shift)))
-        curve = corner, per_cell, np.float64(cells), *cut, place_bits
+    for shift in range(0, bits, each):
+        cut = (np.int32(some) for some in (bits, shift, min(shift + each, bits)))
+        curve = corner, per_cell, *cut, place_bits
         out = by_row if shift == 0 else NOWHERE
         how = *curve, middle, np.float64(scale)
         given = columns, last, np.int32(n), *how, out, keys

@@ -4,9 +4,10 @@
 // Lebrun-Grandie & Arndt 2023, "Fast tree-based algorithms for DBSCAN for low-dimensional data on GPUs") with nodes of
 // the tree instead of grid cells.
 //
-// Points lie along a Morton curve. A leaf has LEAF consecutive points. Level 0 has the leaves, and node i of a level has
-// the children 2 i and 2 i + 1 of the level below. `starts` holds the number of the first node of each level. Children
-// that remain to be visited are one bit per level, because the sibling of an ancestor follows from the ancestor.
+// Points lie along a Hilbert curve, so that consecutive points have small boxes. A leaf has LEAF consecutive points.
+// Level 0 has the leaves, and node i of a level has the children 2 i and 2 i + 1 of the level below. `starts` holds the
+// number of the first node of each level. Children that remain to be visited are one bit per level, because the sibling
+// of an ancestor follows from the ancestor.
 //
 // A node is tight if the total of the sides of its box is at most `sure`: then all its points are near each other. The
 // largest tight nodes are called cells. All points of a cell with `min_samples` points are core points. All core points
@@ -40,23 +41,36 @@ struct alignas(16) Node {
     int flags;
 };
 
-// Returns the bits of a cell number from `shift` on, `bits` per dimension, so that the dimensions alternate.
-__device__ __forceinline__ u64 interleaved(const u32* cell, int shift, int bits) {
-    u64 key = 0;
-    for (int b = shift + bits - 1; b >= shift; b--) {
+// Replaces the numbers of a grid cell, one per dimension, by its place on a Hilbert curve. The bits of the place
+// alternate among the numbers (Skilling 2004, "Programming the Hilbert curve").
+__device__ __forceinline__ void to_curve(u32* cell, int bits) {
+    for (int b = bits - 1; b > 0; b--) {
+        const u32 less = (1u << b) - 1;
 #pragma unroll
-        for (int k = 0; k < DIMS; k++) key = key << 1 | (cell[k] >> b & 1);
+        for (int k = 0; k < DIMS; k++) {
+            const u32 swapped = cell[k] >> b & 1 ? 0 : (cell[0] ^ cell[k]) & less;
+            cell[0] ^= cell[k] >> b & 1 ? less : swapped;
+            cell[k] ^= swapped;
+        }
     }
-    return key;
+#pragma unroll
+    for (int k = 1; k < DIMS; k++) cell[k] ^= cell[k - 1];
+    u32 flip = 0;
+    for (int b = bits - 1; b > 0; b--)
+        if (cell[DIMS - 1] >> b & 1) flip ^= (1u << b) - 1;
+#pragma unroll
+    for (int k = 0; k < DIMS; k++) cell[k] ^= flip;
 }
 
-// Writes the sort keys: `bits` bits per dimension of the place on the Morton curve, from bit `shift` on; then the
-// position of the point in `order`, which is null if points are in row order. A side of the curve's cube has `cells`
-// cells, and `low` is its corner. If `spots` is given, also writes the points as filters compare them.
+// Writes the sort keys: some bits of the place on a Hilbert curve, then the position of the point in `order`, which is
+// null if points are in row order. The curve goes through a cube with the corner `low` and 2**bits cells on each side.
+// The key has the bits of each dimension from `shift` to `stop`. If `spots` is given, also writes the points as filters
+// compare them.
 extern "C" __global__ void
-make_keys(const double* __restrict__ x, const int* __restrict__ order, int n,
-          const double* __restrict__ low, double per_cell, double cells, int shift, int bits, int place_bits,
+make_keys(const double* __restrict__ x, const int* __restrict__ order, int n, const double* __restrict__ low,
+          double per_cell, int bits, int shift, int stop, int place_bits,
           const double* __restrict__ centre, double scale, Spot* __restrict__ spots, u64* __restrict__ keys) {
+    const double last = (1u << bits) - 1;
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)n; i += gridDim.x * blockDim.x) {
         const u32 row = order ? order[i] : i;
         u32 cell[DIMS];
@@ -64,14 +78,20 @@ make_keys(const double* __restrict__ x, const int* __restrict__ order, int n,
 #pragma unroll
         for (int k = 0; k < DIMS; k++) {
             const double value = x[(size_t)k * n + row];
-            cell[k] = (u32)fmin(fmax((value - low[k]) * per_cell, 0.), cells - 1);
+            cell[k] = (u32)fmin(fmax((value - low[k]) * per_cell, 0.), last);
 #if EXACT
             spot.v[k] = value;
 #else
             spot.v[k] = (real)__dmul_rn(__dsub_rn(value, centre[k]), scale);
 #endif
         }
-        keys[i] = interleaved(cell, shift, bits) << place_bits | i;
+        to_curve(cell, bits);
+        u64 key = 0;
+        for (int b = stop - 1; b >= shift; b--) {
+#pragma unroll
+            for (int k = 0; k < DIMS; k++) key = key << 1 | (cell[k] >> b & 1);
+        }
+        keys[i] = key << place_bits | i;
         if (spots) spots[row] = spot;
     }
 }
