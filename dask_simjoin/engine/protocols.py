@@ -166,11 +166,13 @@ class Ranged(Protocol):
         found: np.ndarray,
         *,
         is_self_join: bool,
+        enough: int | None = None,
     ) -> None:
         """Add to `found` (rows,), int64, the number of pairs of each row of `q` at the
         places `rows` with rows of `d`.
 
-        In a self-join, `q` is `d`, and only pairs with later places count.
+        In a self-join, `q` is `d`, and only pairs with later places count. Counts of at
+        least `enough` need not be exact.
         """
 
     def counts_of(
@@ -441,12 +443,13 @@ class Joiner(Protocol):
         layout: Layout,
         *,
         is_self_join: bool,
+        enough: int | None = None,
         rows: Rows | None = None,
     ) -> Array:
         """Count the pairs that `pairs` returns for each place of `q`, int64.
 
-        In a self-join, a pair counts at the earlier of its places. `rows`: return
-        counts for these places only.
+        In a self-join, a pair counts at the earlier of its places. `enough`: as in
+        `counts`. `rows`: return counts for these places only.
         """
 
     def tally(

@@ -26,7 +26,7 @@ from dask_simjoin.planning.outputs import PAIRS, OutputSpec, nearest_output
 from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
 from dask_simjoin.request.columns import free_name
 from dask_simjoin.request.requests import INNER, KEEPS, LEFT
-from dask_simjoin.request.spec import bare, swapped
+from dask_simjoin.request.spec import for_matches, swapped
 from dask_simjoin.tasks.counts import Number, pairs_by_eps
 from dask_simjoin.tasks.left_out import right_rows_alone
 from dask_simjoin.tasks.local import numbered
@@ -87,7 +87,7 @@ class LazyJoins:
         other = self.frames[1]
         labels = other._meta.index[:0]
         none = frames_for(other._meta).series(np.zeros(0, np.int64), labels, None)
-        counting = type(self)(self.frames[::-1], swapped(bare(self.spec)))
+        counting = type(self)(self.frames[::-1], swapped(for_matches(self.spec)))
         name = free_name("matches", [other._meta])
         counted = other.assign(**{name: counting.counts(none)})
         how = name, self.spec, example

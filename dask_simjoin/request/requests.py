@@ -48,7 +48,7 @@ from dask_simjoin.request.resolve import (
     resolve_two,
     searched,
 )
-from dask_simjoin.request.spec import JoinSpec, bare
+from dask_simjoin.request.spec import JoinSpec, bare, for_matches
 from dask_simjoin.request.units import (
     check_choice,
     check_distance,
@@ -240,7 +240,7 @@ class JoinRequest(TwoTableOptions, Conditions, MayLose, WithUnit, OneToOne):
         spec = keeping(self, resolve_two(self, left, right, self.eps), left, right)
         greedy = self.is_greedy(self.how)
         if self.how in (SEMI, ANTI):
-            return bare(spec)
+            return for_matches(spec)
         if self.how in (RIGHT, OUTER) and not greedy:
             self._check_both_directions(spec)
         spec = replace(spec, result=spec.result._replace(matching=greedy))

@@ -97,6 +97,8 @@ class ResultOptions(NamedTuple):
     matching: bool = False  # whether each row is in at most one pair
     # the unit of returned distances; None: the unit of the metric
     unit: DistanceUnit | None = None
+    # counts of at least this number need not be exact; None: all counts are exact
+    enough: int | None = None
 
 
 class SearchOptions(NamedTuple):
@@ -509,6 +511,15 @@ def bare(spec: Spec) -> Spec:
     resolved: Spec = replace(
         found, id=None, id_dtype=None, keep=(), names=(), wanted=None, other=other
     )
+    return resolved
+
+
+def for_matches(spec: Spec) -> Spec:
+    """Return the spec of counts that only show which rows have a match."""
+    found: Any = bare(spec)
+    if isinstance(found, JoinSpec):
+        found = replace(found, result=found.result._replace(enough=1))
+    resolved: Spec = found
     return resolved
 
 

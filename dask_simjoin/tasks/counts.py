@@ -84,7 +84,10 @@ def _counts(
         )
         return [numbers[:, joiner.xp.asarray(inverse)] for numbers in found]
     return joiner.counts(
-        *block_pair.operands, is_self_join=is_self_join, enough=enough, rows=rows
+        *block_pair.operands,
+        is_self_join=is_self_join,
+        enough=enough or spec.result.enough,
+        rows=rows,
     )
 
 

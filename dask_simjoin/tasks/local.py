@@ -188,6 +188,11 @@ class LocalJoins(LocalDriver):
 
     def counts(self, example: Series | Frame) -> Series | Frame:
         work = self.indexed(COUNTS)
+        if any(one.if_none for one in work.plan.tables.warnings):
+            # such a warning needs the number of pairs
+            result = self.spec.result._replace(enough=None)
+            exact = replace(work.spec, result=result)
+            work = work._replace(spec=exact)
         counts = self._counts(work, example.shape[1:])
         if work.plan.meets:
             # each pair of a table counts for both rows
@@ -308,11 +313,14 @@ def count_rows(block_pair: BlockPair, plan: Plan, threads: int, side: int = 0) -
     if block_pair.xp is not np or spec.directed:
         return count_block(block_pair)[side]
     ranged = joiner.ranged(block_pair.layout)
-    twice = block_pair.is_self_join and not (ranged and ranged.one_sided)
+    one_sided = ranged is not None and ranged.one_sided
+    twice = block_pair.is_self_join and not one_sided
     number = _threads_for(block_pair, plan, threads)
     # with gates, a row may not be a pair with itself
     gated = block_pair.is_self_join and spec.gated
-    if side or spec.several or gated or (twice and number < 3):
+    # only with both counts do other methods stop early
+    stops = spec.result.enough is not None and not one_sided
+    if side or spec.several or gated or stops or (twice and number < 3):
         return _each_pair_once(block_pair, plan, threads, side)
     rows = len(query["ids"])
     counts, order = np.empty(rows, np.int64), query["order"][:rows]
@@ -323,7 +331,10 @@ def count_rows(block_pair: BlockPair, plan: Plan, threads: int, side: int = 0) -
             counts = count_block(block_pair)[0]
             return
         found = joiner.weights(
-            *block_pair.operands, is_self_join=False, rows=(start, stop)
+            *block_pair.operands,
+            is_self_join=False,
+            enough=spec.result.enough,
+            rows=(start, stop),
         )
         # a row of a self-join was counted as its own neighbor
         counts[order[start:stop]] = found - block_pair.is_self_join

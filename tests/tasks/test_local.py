@@ -9,6 +9,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import dask
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +20,7 @@ from dask_simjoin.engine import process
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.tasks import local
 from tests.support.gates import PATIENCE
+from tests.support.oracle import totals
 from tests.support.profiles import chosen, in_turns
 from tests.support.threads import LITTLE
 
@@ -204,3 +207,33 @@ def test_ctrl_c_ends_threads():
         finally:
             program.kill()
     assert "KeyboardInterrupt" in errors
+
+
+@in_turns(
+    1,
+    method=["auto", "sweep", "tiles", "grid"],
+    way=["plain", "entity", "spatial"],
+    dims=[2, 4],
+)
+def test_rows_with_a_match_in_dense_tables(method, way, dims):
+    """Counts stop at the first match, and warnings still count pairs."""
+    frame, other = table(700, dims), table(500, dims, 1).reset_index(drop=True)
+    other["x0"] += 0.2
+    eps = 0.3
+    on = [f"x{k}" for k in range(dims)]
+    near = totals(frame[on].to_numpy(), other[on].to_numpy()) <= eps * eps
+    how = {"on": on, "method": method}
+    left, right = frame, other
+    if way != "plain":
+        left, right = (dd.from_pandas(some, npartitions=3) for some in (frame, other))
+        how |= {"partitioning": way, "blocksize": 200 * 8 * dims}
+    with dask.config.set({"simjoin.threads": 3}):
+        semi, anti, outer = dask.compute(
+            left.simjoin.join(right, eps, how="leftsemi", **how),
+            left.simjoin.join(right, eps, how="leftanti", **how),
+            left.simjoin.join(right, eps, how="outer", **how),
+        )
+    assert set(semi.index) == set(frame.index[near.any(1)])
+    assert set(anti.index) == set(frame.index[~near.any(1)])
+    alone = outer.loc[outer["left"].isna(), "right"]
+    assert set(alone) == set(other.index[~near.any(0)])

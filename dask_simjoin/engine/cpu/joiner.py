@@ -365,6 +365,7 @@ class CpuJoiner:
         layout: Layout,
         *,
         is_self_join: bool,
+        enough: int | None = None,
         rows: Rows | None = None,
     ) -> np.ndarray:
         module = _module(layout)
@@ -372,9 +373,8 @@ class CpuJoiner:
         pairs = np.zeros(stop - start, np.int64)
         if isinstance(module, Ranged):
             if stop > start and len(d["order"]) > SWEEP_LANES:
-                module.weights_of(
-                    q, d, layout, (start, stop), pairs, is_self_join=is_self_join
-                )
+                how = q, d, layout, (start, stop), pairs
+                module.weights_of(*how, is_self_join=is_self_join, enough=enough)
             return pairs
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
             # `both` separates the counts at earlier places, which are the result, from

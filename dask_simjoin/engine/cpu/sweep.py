@@ -16,6 +16,7 @@ from dask_simjoin.catalog import Sweep
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu import sorting
 from dask_simjoin.engine.cpu.kernels import components, pack, reductions, sweep
+from dask_simjoin.engine.cpu.kernels.marks import ENDLESS
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import (
@@ -384,12 +385,14 @@ def counts(
     # each pair is found twice, once from each point: this is faster than updating two
     # counts per pair
     half = is_self_join and d_counts is not q_counts
-    _count(q, d, layout, half, q_counts)
+    if enough is not None:
+        enough += is_self_join
+    _count(q, d, layout, half, q_counts, enough)
     if is_self_join and not half:
         # each point was counted as its own neighbor
         q_counts[: len(q["order"]) - SWEEP_LANES] -= 1
     if not is_self_join:
-        _count(d, q, layout, False, d_counts)
+        _count(d, q, layout, False, d_counts, enough)
 
 
 def _count(
@@ -398,10 +401,12 @@ def _count(
     layout: SweepLayout,
     half: bool,
     found: np.ndarray,
+    enough: int | None = None,
     first: int = 0,
 ) -> None:
     search = _search(q, d, layout, half)
-    sweep.counts(_rows(q), _rows(d), search, half, first, found)
+    most = ENDLESS if enough is None else enough
+    sweep.counts(_rows(q), _rows(d), search, half, first, most, found)
 
 
 def _add_up(
@@ -475,12 +480,13 @@ def weights_of(
     found: np.ndarray,
     *,
     is_self_join: bool,
+    enough: int | None = None,
 ) -> None:
     some = grids.queries(q, *rows)
     if layout.dims is not None:
         _add_up(some, d, layout, is_self_join, (found,), rows[0])
         return
-    _count(some, d, layout, is_self_join, found, rows[0])
+    _count(some, d, layout, is_self_join, found, enough, rows[0])
 
 
 def counts_of(
@@ -491,8 +497,10 @@ def counts_of(
     enough: int | None = None,
 ) -> None:
     own = counts_[slice(*rows)]
-    weights_of(index, index, layout, rows, own, is_self_join=False)
-    own -= 1  # each point was counted as its own neighbor
+    # each point is counted as its own neighbor
+    most = None if enough is None else enough + 1
+    weights_of(index, index, layout, rows, own, is_self_join=False, enough=most)
+    own -= 1
 
 
 def _in_place(

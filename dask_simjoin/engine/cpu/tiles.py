@@ -448,6 +448,7 @@ def weights_of(
     found: np.ndarray,
     *,
     is_self_join: bool,
+    enough: int | None = None,
 ) -> None:
     # one count for each place of whole tiles; the addresses begin at place 0
     first, last = rows[0] // TILE, -(-rows[1] // TILE)

@@ -276,6 +276,7 @@ class GpuJoiner:
         layout: GpuLayout,
         *,
         is_self_join: bool,
+        enough: int | None = None,
         rows: Rows | None = None,
     ) -> Array:
         found = method_for(layout).count(

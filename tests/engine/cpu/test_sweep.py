@@ -105,3 +105,24 @@ def test_windows_of_any_length(n, near):
             for rows in ((0, near), (near, len(x)))
         ]
         assert np.concatenate(parts).tolist() == weights.tolist()
+
+
+@pytest.mark.parametrize("enough", [1, 3, 40])
+@pytest.mark.parametrize("dims", [1, 3])
+def test_counts_that_may_stop_early(enough, dims):
+    rng = np.random.default_rng(enough)
+    x, y = (rng.integers(0, 9, (n, dims)) / 8 for n in (300, 200))
+    layout = layout_of(x, 0.25)
+    q, d = (JOINER.build(side, layout) for side in (x, y))
+    own = JOINER.counts(q, q, layout, is_self_join=True)[0]
+    some = JOINER.counts(q, q, layout, is_self_join=True, enough=enough)[0]
+    assert (np.minimum(some, enough) == np.minimum(own, enough)).all()
+    both = JOINER.counts(q, d, layout, is_self_join=False)
+    found = JOINER.counts(q, d, layout, is_self_join=False, enough=enough)
+    for one, true in zip(found, both, strict=True):
+        assert (np.minimum(one, enough) == np.minimum(true, enough)).all()
+    for rows in ((0, 100), (100, 300)):
+        how = {"is_self_join": False, "rows": rows}
+        exact = JOINER.weights(q, d, layout, **how)
+        weights = JOINER.weights(q, d, layout, enough=enough, **how)
+        assert (np.minimum(weights, enough) == np.minimum(exact, enough)).all()

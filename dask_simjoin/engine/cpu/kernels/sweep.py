@@ -382,12 +382,14 @@ def counts(
     search: SweepSearch,
     half: bool,
     first: int,
+    enough: int,
     q_counts: Array,
 ) -> None:
     """Add to each query's count the number of points of `d` near it.
 
     `half`: both indexes are the same, and only points after the query are counted.
-    `first`: the query whose count comes first in `q_counts`.
+    `first`: the query whose count comes first in `q_counts`. `enough`: counts stop at
+    about this number.
     """
     xq, xd = q.cols[search.swept], d.cols[search.swept]
     swept = xd.ctypes.data
@@ -402,12 +404,12 @@ def counts(
             for i in range(q.starts[r], q.starts[r + 1]):
                 x = xq[i]
                 lo = i + 1 if own else _opening(x, swept, lo, stop_j, search.reach)
-                j, found = lo, 0
-                while j < stop_j and xd[j] - x <= search.reach:
+                j, found = lo, q_counts[i - first]
+                while found < enough and j < stop_j and xd[j] - x <= search.reach:
                     near = _near(q, d, search, i, j, stop_j, search.threshold, 0)
                     found += count_bits(near)
                     j += SWEEP_LANES
-                q_counts[i - first] += found
+                q_counts[i - first] = found
 
 
 @kernel
