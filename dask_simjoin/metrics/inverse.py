@@ -15,14 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from dask_simjoin.metrics.norms import NORMAL, Array, ArrayModule
-from dask_simjoin.sizes import (
-    BATCH,
-    FEW,
-    IN_CACHE,
-)
+from dask_simjoin.sizes import BATCH, IN_CACHE
 
 Threshold = Callable[[Array], Array]
 """A function of distances (n,), float64. It never decreases."""
+
+NEXT = 8
+"""A guessed distance is tried with this many floats below and above it."""
 
 LARGEST = int(np.array(np.inf).view(np.int64))
 """Bit pattern of infinity."""
@@ -79,9 +78,8 @@ def _searched(
     totals: np.ndarray, guess: np.ndarray, threshold: Threshold
 ) -> np.ndarray:
     """Return the bit patterns of `smallest` by a binary search; `guess`: bit patterns."""
-    # first search a few floats below and above the guess
-    low = np.maximum(guess - FEW, -1)
-    high = np.minimum(guess + FEW, LARGEST)
+    low = np.maximum(guess - NEXT, -1)
+    high = np.minimum(guess + NEXT, LARGEST)
 
     def enough(bits: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
         found: np.ndarray = threshold(bits.view(np.float64)) >= totals[rows]

@@ -38,7 +38,7 @@ from dask_simjoin.planning.limits import (
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.messages import size_text
 from dask_simjoin.request.options import Settings, current_client, on_cluster
-from dask_simjoin.sizes import ENTRY_BYTES, FEW, NANO, TRIES
+from dask_simjoin.sizes import ENTRY_BYTES, NANO, TRIES
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -304,6 +304,10 @@ def sent_rows(method: str | None, limits: Limits, row_bytes: float) -> int:
     )
 
 
+PARTITION_SHARE = 8
+"""A partition whose rows are shuffled may take 1 / PARTITION_SHARE of the memory."""
+
+
 def check_moving(
     method: str | None, limits: Limits, tables: Sequence[TableSummary]
 ) -> None:
@@ -324,7 +328,7 @@ def check_moving(
             "or partitioning='entity', which does not shuffle.",
             remedies=[BY_ORDER],
         )
-    max_bytes = limits.memory // FEW
+    max_bytes = limits.memory // PARTITION_SHARE
     for table in tables:
         rows, each = (
             max(summary.source_rows for summary in table.summaries),

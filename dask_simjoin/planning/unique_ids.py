@@ -30,7 +30,6 @@ from dask_simjoin.engine.ids import (
 from dask_simjoin.errors import DuplicateIdError
 from dask_simjoin.metrics.norms import Array, Ids
 from dask_simjoin.request.messages import counted, shown
-from dask_simjoin.sizes import SAMPLED
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 """An odd number near 2**64 / golden ratio: its multiples are spread evenly (Knuth 1973,
@@ -198,13 +197,17 @@ def id_keys(ids: Ids) -> Array:
     return keys
 
 
+MAX_REPEATED = 1 << 11
+"""At most this many repeated keys are searched for an id that really repeats."""
+
+
 def repeated_keys(*parts: Array) -> np.ndarray:
-    """Return at most `SAMPLED` keys that occur more than once in the concatenation
+    """Return at most `MAX_REPEATED` keys that occur more than once in the concatenation
     of all parts.
     """
     xp = module_of(parts[0])
     keys = xp.sort(xp.concatenate(parts))
-    return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:SAMPLED])
+    return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MAX_REPEATED])
 
 
 def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:

@@ -33,7 +33,6 @@ from dask_simjoin.metrics.gates import allows
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, Values, box_gap
 from dask_simjoin.planning.sample import merge_moments, moments
 from dask_simjoin.request.spec import JoinSpec, TotalsSpec
-from dask_simjoin.sizes import FEW
 from dask_simjoin.tasks.chunks import Chunk
 
 
@@ -143,6 +142,9 @@ def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[in
     return [0, *cuts[1:-1], places]
 
 
+CLASSES = 8
+"""Rows with their own distances are compared in at most this many classes."""
+
 CLASS_RATIO = 4.0
 """The radii of a class differ at most by this factor."""
 
@@ -238,12 +240,12 @@ def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
     if not 0 < largest < math.inf:
         return None
     radius = (limit / largest) ** (1.0 if norm in (1, math.inf) else 1 / norm)
-    steps = -xp.log(xp.maximum(radius, CLASS_RATIO**-FEW)) / math.log(CLASS_RATIO)
-    number = xp.minimum(steps.astype(xp.int64), FEW - 1)
-    rows = to_host(tally(number, FEW))
+    steps = -xp.log(xp.maximum(radius, CLASS_RATIO**-CLASSES)) / math.log(CLASS_RATIO)
+    number = xp.minimum(steps.astype(xp.int64), CLASSES - 1)
+    rows = to_host(tally(number, CLASSES))
     # the estimate is for two dimensions; in more dimensions, classes save more
     # comparisons than estimated
-    candidates = float(rows @ CLASS_RATIO ** (-2.0 * np.arange(FEW)))
+    candidates = float(rows @ CLASS_RATIO ** (-2.0 * np.arange(CLASSES)))
     return number if candidates * MIN_GAIN < len(limit) else None
 
 
@@ -271,7 +273,7 @@ def _by_radius_class(
     if not len(y):
         return
     lower, upper = y.min(axis=0), y.max(axis=0)
-    for number in range(FEW) if classes is not None else (None,):
+    for number in range(CLASSES) if classes is not None else (None,):
         some = (
             lefts
             if classes is None or number is None

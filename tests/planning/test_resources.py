@@ -23,10 +23,10 @@ from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan
 from dask_simjoin.planning.resources import (
-    FEW,
     INDEXED,
     ITSELF,
     PARQUET_BYTE,
+    PARTITION_SHARE,
     WorkerDisk,
     bytes_needed,
     check_disks,
@@ -91,7 +91,7 @@ def test_partitions_without_room_are_refused_where_they_would_be_shuffled(large_
     """With an explicit remedy; "auto" then goes another way, even where it would be the
     slower one.
     """
-    need = 20_000 * 24 * FEW
+    need = 20_000 * 24 * PARTITION_SHARE
     roomy, tight = (
         Limits(2, memory, True, LIMIT, workers=2) for memory in (need, need // 2)
     )
