@@ -7,9 +7,9 @@ import itertools
 import os
 import signal
 
-# modules and thousands of tests stay: Python need not search them for cycles again and
-# again
-gc.set_threshold(20_000, 20, 100)
+# modules and thousands of tests stay, and the compiler makes millions of objects: Python
+# need not search them for cycles again and again
+gc.set_threshold(200_000, 20, 100)
 
 # one core a task: helper threads of linear algebra would only disturb
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -101,8 +101,9 @@ def take_turns(items):
         parameters = dict(item.callspec.params) if hasattr(item, "callspec") else {}
         frame = parameters.pop("how", None)
         if frame in FRAMES and parameters:
-            places = item.callspec.indices
-            combination = tuple(sorted((name, places[name]) for name in parameters))
+            # values are the same objects in all combinations, and need not be hashable;
+            # `callspec.indices` counts combinations, since pytest 9
+            combination = frozenset((name, id(one)) for name, one in parameters.items())
             seen = others.setdefault((item.path, item.originalname), {})
             if FRAMES.index(frame) != seen.setdefault(combination, len(seen)) % len(
                 FRAMES

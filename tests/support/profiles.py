@@ -13,7 +13,7 @@ WHOLE = 100
 """Examples of a test without a number of its own; other numbers scale with the profile.
 """
 
-QUICK = 6
+QUICK = 4
 """The same by default, and the fewest of any test."""
 
 COMMON = {
@@ -53,18 +53,14 @@ def chosen(every: list, few: list) -> list:
 
 
 def every_nth(step: int, values: Iterable[Any]) -> list[Any]:
-    """Return all values of a parameter; those between every `step`-th are marked slow."""
-    return [
-        pytest.param(value, marks=pytest.mark.slow if place % step else ())
-        for place, value in enumerate(values)
-    ]
+    """Return all values of a parameter in the profile ``full``, else every `step`-th."""
+    return [*values][:: 1 if everything() else step]
 
 
 def pairwise(
     where: Callable[..., bool] | None = None, /, **axes: Sequence[Any]
 ) -> pytest.MarkDecorator:
-    """Parametrize by all combinations of values; those that no pair of values needs are
-    marked slow.
+    """Parametrize by all combinations of values, or by those that pairs of values need.
 
     Parameters
     ----------
@@ -91,8 +87,7 @@ def pairwise(
 def in_turns(
     times: int, where: Callable[..., bool] | None = None, /, **axes: Sequence[Any]
 ) -> pytest.MarkDecorator:
-    """Parametrize by all combinations of values; those are marked slow that have no
-    turn.
+    """Parametrize by all combinations of values, or by those that have a turn.
 
     Each value of the longest axis has so many turns, which those of the other axes take
     part in one after the other: where a test is of one code whatever they are, and
@@ -153,12 +148,10 @@ def _parametrize(
     every: list[tuple[int, ...]],
     few: set[tuple[int, ...]],
 ) -> pytest.MarkDecorator:
-    """Parametrize by every combination, all but a few marked slow."""
+    """Parametrize by every combination in the profile ``full``, else by a few."""
     chosen = [
-        pytest.param(
-            *(values[k] for values, k in zip(axes.values(), one, strict=True)),
-            marks=() if one in few else pytest.mark.slow,
-        )
+        tuple(values[k] for values, k in zip(axes.values(), one, strict=True))
         for one in every
+        if one in few or everything()
     ]
     return pytest.mark.parametrize(tuple(axes), chosen)
