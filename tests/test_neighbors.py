@@ -1,8 +1,5 @@
 """Transformers of rows to matrices of neighbors, equal to scikit-learn's."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -149,16 +146,3 @@ def test_refusals():
         .nnz
         == 25
     )
-
-
-@pytest.mark.processes
-def test_without_scikit_learn():
-    program = """
-import sys
-sys.modules["sklearn"] = None
-from dask_simjoin.neighbors import RadiusNeighborsTransformer
-made = RadiusNeighborsTransformer(radius=1.0)
-assert made.fit_transform([[0.0], [1.0], [5.0]]).toarray().tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
-assert made.get_feature_names_out().tolist() == [f"radiusneighborstransformer{i}" for i in range(3)]
-"""
-    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)

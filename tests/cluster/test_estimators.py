@@ -279,5 +279,8 @@ try:
     NearestNeighbors().kneighbors()
 except ValueError as error:
     assert "not fitted" in str(error)
+made = RadiusNeighborsTransformer(radius=1.0)
+assert made.fit_transform([[0.0], [1.0], [5.0]]).toarray().tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+assert made.get_feature_names_out().tolist() == [f"radiusneighborstransformer{i}" for i in range(3)]
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)

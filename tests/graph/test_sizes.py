@@ -25,7 +25,7 @@ EACH = 64
         ("count_pairs", 8),
         ("count_pairs", 32),
         ("count_pairs", 128),
-        ("self_join", 128),
+        pytest.param("self_join", 128, marks=pytest.mark.slow),
         pytest.param("self_join", 1024, marks=pytest.mark.slow),
         ("dbscan", 8),
         ("dbscan", 32),

@@ -34,6 +34,15 @@ NORMS = [1, 3, 5, math.inf]
 POWERS = [2, *NORMS, 4, 7, 64]
 
 
+def compiled(norm, method, dims=1):
+    """Whether there is a test of a norm with a method: methods of papers are compiled for
+    few norms by default.
+    """
+    if method == "sweep" and dims > SWEEP_MAX_DIMS:
+        return False
+    return everything() or method in ("sweep", "tiles") or norm in (2, 3)
+
+
 def totals(x, y, norm):
     return totals_of(x, y, "minkowski", norm)
 
@@ -201,7 +210,7 @@ def test_few_dimensions(case):
 
 @in_turns(
     3,
-    lambda dims, method, norm: method != "sweep" or dims <= SWEEP_MAX_DIMS,
+    compiled,
     norm=[2, *NORMS],
     dims=[1, 2, 4, 6],
     method=list(METHODS),
@@ -223,6 +232,7 @@ def test_lattice_ties(norm, dims, method):
 
 @in_turns(
     2,
+    lambda kind, **how: compiled(**how),
     norm=NORMS,
     kind=["huge", "tiny", "offset", "duplicates", "scales", "outlier", "constant"],
     method=list(METHODS),
@@ -235,7 +245,7 @@ def test_extreme_points(norm, kind, method):
             check(x, a_total(x, norm, rng, rank), norm, (30,), method, some=False)
 
 
-@in_turns(1, norm=[2, *NORMS], method=list(METHODS))
+@in_turns(3, compiled, norm=[2, *NORMS], method=list(METHODS))
 def test_totals_that_overflow(norm, method):
     """They are pairs only where the threshold is infinite, and then all are."""
     x = np.array([-1.7e308, 1.7e308, -1e300, 0.0, 1e300])[
@@ -251,7 +261,7 @@ def test_totals_that_overflow(norm, method):
     )
 
 
-@in_turns(2, norm=NORMS, method=list(METHODS))
+@in_turns(2, compiled, norm=NORMS, method=list(METHODS))
 def test_two_sets_of_points(norm, method):
     """Of other places and other sizes, in either direction."""
     rng = np.random.default_rng(2)
@@ -263,7 +273,7 @@ def test_two_sets_of_points(norm, method):
         check_pair_of_indexes(first, second, layout, totals(x, y, norm), False, True)
 
 
-@in_turns(2, norm=NORMS, method=list(METHODS))
+@in_turns(2, compiled, norm=NORMS, method=list(METHODS))
 def test_results_longer_than_the_first_segment(norm, method, monkeypatch):
     monkeypatch.setattr(cpu, "MAX_CAPACITY", 64)
     monkeypatch.setattr(cpu, "CAPACITY_PER_POINT", 1)

@@ -74,18 +74,26 @@ def test_any_rows(p, seed, columns, rank, step):
     assert pairs["distance"].tolist() == away[pairs["left"], pairs["right"]].tolist()
 
 
-@pytest.mark.parametrize("columns", [2, 5])
-def test_nearest_rows_and_lazy_joins(columns):
+@pytest.mark.parametrize("columns", [2, pytest.param(5, marks=pytest.mark.slow)])
+def test_counts(columns):
     x = np.random.default_rng(2).integers(0, 6, (150, columns)) / 2
     total = totals(x, x, "minkowski", 1.5)
-    how = {"metric": "minkowski", "p": 1.5}
+    limit = make_metric("minkowski", 1.5).threshold(0.9)
     lazy = dd.from_pandas(frame_of(x), npartitions=3)
     for data in (frame_of(x), lazy):
-        (counts,) = dask.compute(data.simjoin.neighbor_counts(0.9, **how))
-        limit = make_metric("minkowski", 1.5).threshold(0.9)
+        (counts,) = dask.compute(
+            data.simjoin.neighbor_counts(0.9, metric="minkowski", p=1.5)
+        )
         assert counts.tolist() == ((total <= limit).sum(1) - 1).tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [2, 5])
+def test_nearest_rows(columns):
+    x = np.random.default_rng(2).integers(0, 6, (150, columns)) / 2
+    total = totals(x, x, "minkowski", 1.5)
     np.fill_diagonal(total, np.inf)
-    nearest = frame_of(x).simjoin.knn_join(k=3, **how)
+    nearest = frame_of(x).simjoin.knn_join(k=3, metric="minkowski", p=1.5)
     order = np.argsort(total, axis=1, kind="stable")[:, :3]
     found = nearest.sort_values(["left", "rank"])["right"].to_numpy()
     assert found.reshape(150, 3).tolist() == order.tolist()

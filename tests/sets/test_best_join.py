@@ -1,5 +1,6 @@
 """Lazy joins that return the most similar right row of each left row."""
 
+import dask
 import dask.dataframe as dd
 import pandas as pd
 
@@ -14,7 +15,7 @@ def test_partitions_and_columns_can_be_chosen():
         dd.from_pandas(other, npartitions=3), blocksize=30, **HOW
     )
     assert found.npartitions > 1
-    parts = [found.partitions[n].compute() for n in range(found.npartitions)]
+    parts = dask.compute(*(found.partitions[n] for n in range(found.npartitions)))
     whole = pd.concat(parts).sort_values("left", ignore_index=True)
     expected = FRAME.simjoin.edit_join(other, **HOW)
     pd.testing.assert_frame_equal(

@@ -31,8 +31,13 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHOWN = [page for page in PAGES if "explanation" not in page.parts]
 """Pages that show the output of each block."""
 
-DRAWN_SLOWLY = ("docs/guide/hdbscan.md with matplotlib",)
-"""Pictures of thousands of bars, whose plots `tests/cluster/test_plots.py` tests."""
+RUN_SLOWLY = (
+    "docs/guide/hdbscan.md with matplotlib",
+    "docs/guide/nightly.md",
+)
+"""Pictures of thousands of bars, whose plots `tests/cluster/test_plots.py` tests; and
+commands in processes of their own, as `tests/cli/test_indexes.py` runs them in one.
+"""
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -44,7 +49,7 @@ def cases():
         for needs in libraries:
             marks = [pytest.mark.gpu] if needs == "gpu" else []
             name = str(page.relative_to(ROOT)) + (f" with {needs}" if needs else "")
-            if name in DRAWN_SLOWLY:
+            if name in RUN_SLOWLY:
                 marks.append(pytest.mark.slow)
             yield pytest.param(page, needs, id=name, marks=marks)
 

@@ -21,7 +21,7 @@ SEED = 11
 
 @pytest.mark.parametrize(
     "case",
-    [*range(15), *(pytest.param(k, marks=pytest.mark.slow) for k in range(15, 60))],
+    [*range(8), *(pytest.param(k, marks=pytest.mark.slow) for k in range(8, 60))],
 )
 def test_random_case(case):
     outcome, what = run(SEED, case)
@@ -37,9 +37,9 @@ def test_groups_stay_beside_rows_of_which_dask_filters_some(seed, case):
 
 
 def test_most_cases_are_compared_and_come_out_alike_again():
-    outcomes = [run(SEED, case) for case in range(5)]
-    assert outcomes == [run(SEED, case) for case in range(5)]
-    assert sum(outcome == "compared" for outcome, _ in outcomes) >= 3
+    outcomes = [run(SEED, case) for case in range(3)]
+    assert outcomes == [run(SEED, case) for case in range(3)]
+    assert sum(outcome == "compared" for outcome, _ in outcomes) >= 2
 
 
 def test_digests_of_shuffled_frames_are_equal_in_each_run():

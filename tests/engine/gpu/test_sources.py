@@ -1,7 +1,7 @@
 """The CUDA C++ compiles for every kind of GPU that is served; no GPU is needed.
 
 By default with every value of every constant for one architecture, and once for another
-that sees different sources, in haste; with `pytest --all` for all architectures, with
+where that sees different sources, in haste; with `pytest --all` for all architectures, with
 all combinations of the constants, and as they are shipped.
 """
 
@@ -22,6 +22,9 @@ DIFFERENT = {"sm_75": 0, "sm_90": 1}
 """Architectures that see different sources; of how many constants they see every
 combination by default.
 """
+
+BASE = "sm_90"
+"""Every source is compiled for this architecture by default."""
 
 ALIKE = ["sm_80", "sm_100", "sm_120"]
 """Architectures that see the sources of one of those."""
@@ -228,7 +231,12 @@ def programs(names, variants):
     """Tests: a file, an architecture and some of the file's variants each."""
     for name, architecture in itertools.product(names, [*DIFFERENT, *ALIKE]):
         every = variants(name)
-        first = few(every, DIFFERENT[architecture]) if architecture in DIFFERENT else []
+        first = (
+            few(every, DIFFERENT[architecture])
+            if architecture == BASE
+            or (architecture in DIFFERENT and "__CUDA_ARCH" in source(name))
+            else []
+        )
         rest = [constants for constants in every if constants not in first]
         if architecture in ALIKE:
             rest = rest[:: max(1, len(rest) // 4)]
