@@ -55,7 +55,7 @@ def small_distance(
     )
 
 
-FAR = 300
+FAR = 50
 """If nearest neighbors are at least `eps` times this apart, `eps` may be in kilometers
 instead of meters.
 """
