@@ -42,7 +42,7 @@ HOST_JOBS = ("encoding", "segments", "splitting", "strings")
 
 
 def test_every_library_has_all_jobs_and_a_method():
-    jobs = ("frames", "join", "search", "span", "profile", "sets")
+    jobs = ("density", "frames", "join", "search", "span", "profile", "sets")
     assert {job for _, job in MODULES} == {*jobs, *HOST_JOBS, "memory"}
     assert is_a_file(MODULES["cudf", "memory"])
     for library in LIBRARIES:
