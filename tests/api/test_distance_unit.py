@@ -264,8 +264,9 @@ def test_transformers_of_neighbors():
         assert (found.data == in_unit(meters.data, 1000)).all() and found.data.any()
 
 
-@pytest.mark.parametrize("stored", [False, True])
-@pytest.mark.parametrize("how", [{"eps": "9 km"}, {"eps": 9000, "distance_unit": "km"}])
+@in_turns(
+    1, how=[{"eps": "9 km"}, {"eps": 9000, "distance_unit": "km"}], stored=[False, True]
+)
 def test_indexes_on_disk(how, stored, tmp_path):
     """All distances of an index have its unit: pairs, changes, joins, and those of
     another process.

@@ -13,7 +13,7 @@ from dask_simjoin.request.units import ANGLES, LENGTHS
 from tests.support.metrics import ENGINE, make_rows, of_all_norms
 from tests.support.oracle import as_set
 from tests.support.points import without_overflow
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns
 
 METRICS = [("euclidean", 2), ("minkowski", 7), *ENGINE]
 
@@ -58,8 +58,7 @@ def test_a_distance_is_an_eps_that_finds_its_pair(metric, p, seed):
     assert k_distances.tolist() == radii["r"].tolist()
 
 
-@pytest.mark.parametrize("unit", [*LENGTHS, *ANGLES])
-@pytest.mark.parametrize("metric", ["haversine", "cosine"])
+@in_turns(1, metric=["haversine", "cosine"], unit=[*LENGTHS, *ANGLES])
 def test_distances_with_units(metric, unit):
     if metric == "cosine" and unit in LENGTHS:
         return

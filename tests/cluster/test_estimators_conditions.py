@@ -12,6 +12,7 @@ from dask_simjoin.cluster import DBSCAN, HDBSCAN, OPTICS
 from dask_simjoin.cluster import local as local_clusters
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from tests.support.density import labels_of_neighbours as labels_of
+from tests.support.profiles import in_turns
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 16, (200, 3)) / 8
@@ -60,8 +61,7 @@ def test_frames_and_their_columns():
     assert lazy.labels_.compute().tolist() == want.tolist()
 
 
-@pytest.mark.parametrize("dense", [False, True])
-@pytest.mark.parametrize("case", DISTANCES)
+@in_turns(1, case=list(DISTANCES), dense=[False, True])
 def test_optics(case, dense, monkeypatch):
     sklearn = pytest.importorskip("sklearn.cluster")
     monkeypatch.setattr(local_clusters, "is_dense", lambda *_: dense)

@@ -19,7 +19,7 @@ from dask_simjoin.errors import ColumnError, UnsupportedFrameError
 from tests.support.frames import split
 from tests.support.oracle import brute_force
 from tests.support.points import frame_of
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns
 
 
 def day(n):
@@ -99,9 +99,7 @@ LEFT = pd.DataFrame({"x": [0.0, 1.0, 50.0, 90.0]}, index=[1, 2, 3, 4])
 RIGHT = pd.DataFrame({"x": [0.5]}, index=[10])
 
 
-@pytest.mark.parametrize("parts", [0, 1, 2, 4])
-@pytest.mark.parametrize("names", [int, str])
-@pytest.mark.parametrize("stored", [False, True])
+@in_turns(1, stored=[False, True], names=[int, str], parts=[0, 1, 2, 4])
 def test_rows_of_a_left_join_without_a_partner_are_groups_of_their_own(
     parts, names, stored, tmp_path
 ):

@@ -22,6 +22,7 @@ from dask_simjoin.engine.compat import (
 )
 from dask_simjoin.metrics import make_metric
 from tests.support.narrow import KINDS, float32_rows
+from tests.support.profiles import in_turns
 
 
 def test_what_is_rounded_down_is_the_largest_that_is_not_above():
@@ -58,9 +59,12 @@ def stored(x, metric):
     return columns, points, narrowed(columns, points, lengths)
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "cosine", "manhattan"])
-@pytest.mark.parametrize("dims", [1, 2, 33, 384, 2048])
-@pytest.mark.parametrize("kind", KINDS)
+@in_turns(
+    1,
+    kind=list(KINDS),
+    dims=[1, 2, 33, 384, 2048],
+    metric=["euclidean", "cosine", "manhattan"],
+)
 def test_coordinates_are_the_same_to_the_bit(kind, dims, metric):
     x = float32_rows(kind, 200, dims, np.random.default_rng(dims))
     _, points, rows = stored(x, metric)

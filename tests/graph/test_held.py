@@ -25,6 +25,7 @@ from tests.support.frames import split
 from tests.support.gates import PATIENCE
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
+from tests.support.profiles import in_turns
 from tests.support.task_stream import tasks_of
 from tests.support.threads import started
 
@@ -36,11 +37,10 @@ def x():
     return np.random.default_rng(5).uniform(size=(1200, 2))
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"keep": "name", "return_distance": True}, {"id": "name"}]
-)
-@pytest.mark.parametrize(
-    "columns", [["c0", "c1", "name"], ["name", "c0", "more", "c1"]]
+@in_turns(
+    1,
+    columns=[["c0", "c1", "name"], ["name", "c0", "more", "c1"]],
+    options=[{}, {"keep": "name", "return_distance": True}, {"id": "name"}],
 )
 def test_a_cluster_reads_chunks_where_they_are_indexed(x, client, options, columns):
     """Two chunks of two partitions each, or of other columns that must be left out

@@ -16,6 +16,7 @@ from dask_simjoin.graph.row_values import (
     join_held,
     together,
 )
+from tests.support.profiles import in_turns
 
 EPS, PARTITIONS = 0.03, 24
 
@@ -45,9 +46,10 @@ def nodes(lazy, kind):
     return [node for node in made.walk() if isinstance(node, kind)]
 
 
-@pytest.mark.parametrize("reduced", list(REDUCED))
-@pytest.mark.parametrize(
-    "options", [{}, {"partitioning": "entity", "blocksize": "9 kB"}]
+@in_turns(
+    1,
+    options=[{}, {"partitioning": "entity", "blocksize": "9 kB"}],
+    reduced=list(REDUCED),
 )
 def test_reductions_of_labels(frame, want, reduced, options):
     """Of one chunk, and of several whose pieces are of cut partitions, too."""

@@ -16,6 +16,7 @@ from dask_simjoin.graph.small_frames import small_frame, take_small_frame
 from dask_simjoin.graph.source import freeze
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
+from tests.support.profiles import in_turns
 
 EPS = 0.05
 
@@ -42,11 +43,12 @@ INDEXES = {
 }
 
 
-@pytest.mark.parametrize("kind", INDEXES)
-@pytest.mark.parametrize(
-    "columns", [["c0", "c1"], ["c0", "c1", "name"], ["c0", "c1", "name", "more"]]
+@in_turns(
+    1,
+    sort=[True, False],
+    columns=[["c0", "c1"], ["c0", "c1", "name"], ["c0", "c1", "name", "more"]],
+    kind=list(INDEXES),
 )
-@pytest.mark.parametrize("sort", [True, False])
 def test_partitions_are_those_of_dask(x, kind, columns, sort):
     frame = frame_of(x).assign(name=[f"n{k}" for k in range(len(x))], more=1)
     frame.index = INDEXES[kind](len(x))

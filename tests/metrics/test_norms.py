@@ -502,8 +502,7 @@ class Total(Metric):
         return total
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("partitioning", ["entity", "spatial"])
+@in_turns(1, partitioning=["entity", "spatial"], norm=list(NORMS))
 def test_verbs(norm, partitioning, monkeypatch):
     """A plan's chunks, halos and blocks go by the norm too."""
     monkeypatch.setattr(JoinSpec, "measure", property(lambda self: Total(norm)))

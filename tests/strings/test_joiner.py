@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 
 from dask_simjoin.sets.cpu import joiner as set_joiner
 from dask_simjoin.sets.token_ids import EncodedSets, collapse
@@ -7,7 +6,7 @@ from dask_simjoin.strings import joiner as module
 from dask_simjoin.strings.joiner import JOINER
 from dask_simjoin.strings.requests import EditRule
 from tests.support.edits import ALPHABETS, changed, edit_distance
-from tests.support.profiles import everything
+from tests.support.profiles import everything, in_turns
 from tests.support.sets_joins import found_by
 
 
@@ -37,8 +36,7 @@ def texts_of(rng, rows, longest):
 
 
 # without an index, by cost, and with one
-@pytest.mark.parametrize("compared", [0.0, 1.0, 1e9])
-@pytest.mark.parametrize("swaps", [False, True])
+@in_turns(1, swaps=[False, True], compared=[0.0, 1.0, 1e9])
 def test_pairs_are_those_of_brute_force(monkeypatch, compared, swaps):
     monkeypatch.setattr(module, "COMPARED", compared)
     monkeypatch.setattr(set_joiner, "BATCH", 4)

@@ -15,7 +15,7 @@ from tests.support.hierarchy import (
     tree_by_definition,
 )
 from tests.support.points import frame_of, make_points, without_overflow
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns
 
 
 def test_what_is_not_needed_any_more_is_let_go_of():
@@ -28,8 +28,7 @@ def test_what_is_not_needed_any_more_is_let_go_of():
     assert most < 105 * len(frame)
 
 
-@pytest.mark.parametrize("kind", ["clusters", "lattice", "scales"])
-@pytest.mark.parametrize("dims", [2, 8])
+@in_turns(1, dims=[2, 8], kind=["clusters", "lattice", "scales"])
 def test_any_number_of_threads_finds_the_same_tree(kind, dims):
     """Threads replace the best edges of the same components; many edges tie."""
     rng = np.random.default_rng(dims)

@@ -14,6 +14,7 @@ import dask_simjoin  # noqa: F401  (verbs of frames)
 from dask_simjoin.engine import process
 from dask_simjoin.engine.cpu import frames
 from dask_simjoin.engine.cpu.frames import FRAMES
+from tests.support.profiles import in_turns
 
 X = np.random.default_rng(0).uniform(50, 60, (800, 5))
 
@@ -74,8 +75,11 @@ def test_nothing_is_copied_where_nothing_is_converted():
     assert not np.shares_memory(FRAMES.coordinates(other, ON), other.to_numpy())
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine", "haversine"])
-@pytest.mark.parametrize("kind", ["whole", "rows", "more columns"])
+@in_turns(
+    1,
+    kind=["whole", "rows", "more columns"],
+    metric=["euclidean", "manhattan", "cosine", "haversine"],
+)
 def test_verbs_leave_frames_as_they_are(kind, metric):
     frame = FRAMES_OF[kind]()
     options = {

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.host_fibers import fibers_like_cupy
+from tests.support.profiles import in_turns
 
 SIZES = [0, 1, 31, 257, 1000]
 
@@ -30,8 +31,7 @@ def test_flags(arrays, n):
     assert arrays.places_of(flags).dtype == np.int32
 
 
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("dtype", [bool, np.int32, np.float32, np.int64, np.float64])
+@in_turns(1, dtype=[bool, np.int32, np.float32, np.int64, np.float64], n=list(SIZES))
 def test_values(arrays, n, dtype):
     rng = np.random.default_rng(n)
     values = rng.integers(-3, 3, max(n, 1)).astype(dtype)

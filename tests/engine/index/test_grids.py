@@ -28,7 +28,7 @@ from dask_simjoin.planning.sample import moments
 from tests.support.frames import computed
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, distances
 from tests.support.points import cases, frame_of
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns
 
 NORMS = {"euclidean": 2, "manhattan": 1, "minkowski": 3, "chebyshev": math.inf}
 
@@ -165,8 +165,7 @@ def unlike(n=1500):
     return np.concatenate([x, x[:50]])
 
 
-@pytest.mark.parametrize("lazy", [False, True])
-@pytest.mark.parametrize("metric", NORMS)
+@in_turns(1, metric=list(NORMS), lazy=[False, True])
 def test_verbs_say_what_the_definition_says(metric, lazy, monkeypatch):
     monkeypatch.setattr(sinks, "MIN_PART", 500)
     x, options = unlike(), {"metric": metric}

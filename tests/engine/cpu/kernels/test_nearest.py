@@ -10,10 +10,10 @@ from dask_simjoin.engine.cpu.nearest import build, fresh, nearest
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from tests.engine.cpu.test_nearest import check, layout_of, search
 from tests.support.oracle import squared_distances
+from tests.support.profiles import in_turns
 
 
-@pytest.mark.parametrize("dims", [2, 6])
-@pytest.mark.parametrize("k", [1, 10, 64])
+@in_turns(1, k=[1, 10, 64], dims=[2, 6])
 def test_thousands_of_equal_points(dims, k):
     """The k smallest names, told without looking at most of the points."""
     n = 5000
