@@ -84,8 +84,8 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     on, left_on, right_on, id, left_id, right_id, keep, suffixes
         As in `join`, and without `other` as in `self_join`.
     by : column or list of columns, optional
-        Columns whose values must be equal in both rows, as in `self_join`. Without
-        `per_group`, the result has the `n` closest pairs of all groups together.
+        Columns whose values must be equal in both rows, as in `self_join` or `join`.
+        Without `per_group`, the result has the `n` closest pairs of all groups together.
     per_group : bool, default False
         Whether to find the `n` closest pairs of each group of `by`, instead of all
         groups together.

@@ -62,16 +62,19 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     suffixes : pair of str, default ("_left", "_right")
         Suffixes for overlapping column names; "" for none.
     by : column or list of columns, optional
-        Columns of both tables whose values must be equal, as in `self_join`. Columns
-        whose values are never equal, such as dates and texts, raise `ColumnError`. If a
-        Dask DataFrame stores such a column as text, objects in the column of a plain
-        frame are compared as text, too.
+        Columns of both tables whose values must be equal, as in `self_join`. A column
+        with different names is a pair, as in ``[("yob", "birth_year")]``. Columns whose
+        values are never equal, such as dates and texts, raise `ColumnError`. If a Dask
+        DataFrame stores such a column as text, objects in the column of a plain frame
+        are compared as text, too.
     within : dict, optional
         Columns of both tables, and how far apart both rows may be in each, as in
-        `self_join`. A range such as ``("-1 h", "0 h")`` is for the right row's value
-        minus the left row's value. In ``(None, "0 h")`` the lower side is open.
+        `self_join`. A key may be a pair of names, such as ``("time", "when")``. A range
+        such as ``("-1 h", "0 h")`` is for the right row's value minus the left row's
+        value. In ``(None, "0 h")`` the lower side is open.
     different : column or list of columns, optional
-        Columns of both tables; both rows must differ in at least one of them.
+        Columns of both tables; both rows must differ in at least one of them. A column
+        with different names is a pair, as in `by`.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
         As in `self_join`. "spatial" shuffles both tables into the same regions of
         space. Each row of `other` is copied to all regions within `eps`.

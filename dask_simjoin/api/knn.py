@@ -22,7 +22,7 @@ from dask_simjoin.planning.kilometers import (
     small_distance,
 )
 from dask_simjoin.planning.partition import points
-from dask_simjoin.request.columns import example_of
+from dask_simjoin.request.columns import example_of, swapped_conditions
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import (
     ANTI,
@@ -144,7 +144,7 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
         As in `join`, and without `other` as in `self_join`.
     by : column or list of columns, optional
         Columns whose values must be equal in both rows, as in `self_join`. It requires
-        `max_distance`.
+        `max_distance`. Columns of two tables may be pairs of names, as in `join`.
     within : dict, optional
         How far apart both rows may be in further columns, as in `self_join`. A range
         such as ``{"time": ("-1 h", "0 h")}`` finds the nearest earlier rows: it is for
@@ -272,6 +272,7 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
             for side, other in (("left", "right"), ("right", "left"))
             for name in ("on", "id")
         }
+        sides |= swapped_conditions(request)
         swapped = replace(request, other=frame, keep=None, **sides)
         reverse, _ = _nearest(request.other, swapped)
     swapped = reverse[["right", "left"]].rename(

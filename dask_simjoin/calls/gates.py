@@ -16,16 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.calls.column_pairs import names_in_tables, names_of
 from dask_simjoin.calls.groups import (
     BOUNDS,
     NUMBERS,
     OBJECTS,
-    check_names,
     distances_of,
     framed,
     keys_of_sides,
     kind_of,
-    names_of,
     places_among,
 )
 from dask_simjoin.calls.tables import table_of
@@ -41,10 +40,10 @@ from dask_simjoin.metrics.distances import METRICS, make_metric
 from dask_simjoin.metrics.gates import RELATIVE, TIMES, UNLIKE, Gate, Gates
 from dask_simjoin.metrics.norms import Array, Frame, Norm, Series
 from dask_simjoin.request.columns import (
+    Groups,
     as_names,
     example_of,
     free_name,
-    groups_of,
     meta_of,
     own_radius,
 )
@@ -140,47 +139,52 @@ def with_gates(
             labels.append(free_name(text + end, examples, labels))
         return labels[-len(ends) :]
 
-    names: tuple[Hashable, ...] = ()
+    near: list[tuple[Hashable, ...]] = [()] * len(tables)
     if within is not None:
         within = check_within(within)
-        names = tuple(within)
-        check_names(names, examples, "within")
-    for name in names:
-        columns = [example[name] for example in examples]
+        near = names_in_tables(tuple(within), examples, "within")
+    for k, name in enumerate(within or ()):
+        sources: list[tuple[Hashable, ...]] = [(own[k],) for own in near]
+        columns = [
+            example[name] for example, (name,) in zip(examples, sources, strict=True)
+        ]
         rule, unit = rule_of(name, within[name], columns)
         scale = scaled._replace(tolerance=_tolerance(rule))
         factor = None if eps is None else scale.factor(eps)
         widths.append(scale.tolerance * factor if factor else factor)
         how = rule.kind, unit, factor, scale, *largest
-        own = labels_for(f"within={name}", "", *WORDS)
-        made.append(Made(own, [name], columns_within, how))
+        labelled = labels_for(f"within={sources[0][0]}", "", *WORDS)
+        made.append(Made(labelled, sources, columns_within, how))
         rules.append(rule)
-    unlike: tuple[Hashable, ...] = ()
+    unlike: list[tuple[Hashable, ...]] = [()] * len(tables)
     if different is not None:
-        unlike = names_of(different, examples)
-        check_names(unlike, examples, "different")
-        equal = groups_of(given.get("by"))[0]
-        if set(unlike) <= set(equal):
-            raise OptionError(
-                f"by= and different= both name {listed(unlike)}, so no two rows can "
-                "match; leave one of them out."
-            )
+        names = names_of(different, examples)
+        unlike = names_in_tables(names, examples, "different")
+        _check_can_differ(unlike, names, given.get("by"))
         values = [
-            table_of(table[[name]]).reduced(UNLIKE_VALUES, UNLIKE_VALUES)
-            for name in unlike
-            for table in tables
+            table_of(table[[own[k]]]).reduced(UNLIKE_VALUES, UNLIKE_VALUES)
+            for k in range(len(names))
+            for table, own in zip(tables, unlike, strict=True)
         ]
         rules.append(Gate(UNLIKE))
-        own = labels_for(f"different={','.join(map(str, unlike))}", *WORDS)
-        made.append(Made(own, list(unlike), columns_unlike, (len(tables), *values)))
+        labelled = labels_for(f"different={','.join(map(str, unlike[0]))}", *WORDS)
+        made.append(Made(labelled, unlike, columns_unlike, (len(tables), *values)))
     added = [
         *(one.labels[0] for one in made if one.function is columns_within),
         *(label for one in made for label in one.labels[-2:]),
     ]
     given["within"] = Gates(
-        names, unlike, tuple(rules), tuple(widths), scaled.dims, tuple(added)
+        near[0],
+        unlike[0],
+        tuple(rules),
+        tuple(widths),
+        scaled.dims,
+        tuple(added),
+        (*near[-1], *unlike[-1]),
     )
-    frame, *others = (_with_columns(table, made) for table in tables)
+    frame, *others = (
+        _with_columns(table, made, side) for side, table in enumerate(tables)
+    )
     if others:
         given["other"] = others[0]
     return frame, given, added
@@ -190,9 +194,23 @@ class Made(NamedTuple):
     """Columns that a function makes from the rows of some columns."""
 
     labels: list[str]
-    columns: list[Hashable]
+    columns: list[tuple[Hashable, ...]]  # in each table
     function: Any
     args: tuple[Any, ...]
+
+
+def _check_can_differ(
+    unlike: list[tuple[Hashable, ...]], names: tuple[Hashable, ...], by: Groups | None
+) -> None:
+    """Raise an error if all columns that must differ must also be equal. `unlike`: the
+    columns in each table; `names`: what `different` names.
+    """
+    equal = [] if by is None else [by.names, by.others]
+    if set(zip(unlike[0], unlike[-1], strict=True)) <= set(zip(*equal, strict=True)):
+        raise OptionError(
+            f"by= and different= both name {listed(names)}, so no two rows can match; "
+            "leave one of them out."
+        )
 
 
 def check_served(examples: list[Frame], given: Mapping[str, Any], option: str) -> None:
@@ -283,13 +301,13 @@ def _tolerance(rule: Gate) -> float:
     return most
 
 
-def _with_columns(table: Frame, made: list[Made]) -> Frame:
-    """Add columns to a table, all at once: Dask optimizes nested assignments apart, and
+def _with_columns(table: Frame, made: list[Made], side: int) -> Frame:
+    """Add columns to the left (0) or right table, all at once: Dask optimizes nested assignments apart, and
     may then read other partitions for each.
     """
 
     def frame(one: Made) -> Frame:
-        source = table[one.columns]
+        source = table[list(one.columns[side])]
 
         def meta() -> Frame:
             none = meta_of(source).iloc[:0]

@@ -21,21 +21,19 @@ import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
+from dask_simjoin.calls.column_pairs import names_in_tables, names_of
 from dask_simjoin.calls.tables import table_of
 from dask_simjoin.catalog import arrow_type, kind_of_number
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of, on_gpu, to_host
 from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
 from dask_simjoin.engine.native import native
-from dask_simjoin.errors import TABLES, ColumnError, OptionError, in_table
+from dask_simjoin.errors import TABLES, ColumnError, OptionError
 from dask_simjoin.metrics.distances import Metric, separation
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Series, power
 from dask_simjoin.planning.partition import columns_of
 from dask_simjoin.request.columns import (
     Groups,
-    as_names,
-    check_column_exists,
-    check_columns,
     example_of,
     free_name,
     has_column,
@@ -185,7 +183,8 @@ def group_codes(
     """Return for each row the coordinate of its group (n,), float64; NaN if one of its
     `by` values is missing.
 
-    `scale`: distance between groups.  `sides`: number of tables.  `values`: the
+    `rows`: the columns of `by`.  `names`: what `by` names, for messages.  `scale`:
+    distance between groups.  `sides`: number of tables.  `values`: the
     distinct values of each column in each table, as frames with one column.
     """
     rows, frames = native(rows), frames_for(rows)
@@ -194,7 +193,7 @@ def group_codes(
     for k, name in enumerate(names):
         parts = keys_of_sides(values[k * sides : (k + 1) * sides])
         _check_values(name, parts)
-        place, number = places_among(rows[name], parts)
+        place, number = places_among(rows.iloc[:, k], parts)
         place = xp.asarray(place)
         groups *= max(number, 1)
         if groups * scale > MOST or groups >= 2**53:
@@ -290,93 +289,44 @@ def with_groups(
     tables = [table_of(table).without_categorize() for table in tables]
     examples = [example_of(table) for table in tables]
     names = names_of(by, examples)
-    check_names(names, examples)
-    keys = [table[list(names)] for table in tables]
+    own = names_in_tables(names, examples)
+    keys = [table[list(some)] for table, some in zip(tables, own, strict=True)]
     lazy = [key for key in keys if is_dask_collection(key)]
     if len(keys) == 2 and len(lazy) == 1:
         (like,) = lazy
-        keys = [
-            key if key is like else _as_texts(key, like._meta, names) for key in keys
-        ]
-    for name in names:
+        keys = [key if key is like else _as_texts(key, like._meta) for key in keys]
+    for k, name in enumerate(names):
         # Dask may not know the categories of lazy columns yet, so their kinds are
         # checked with the values
-        if not any(hasattr(key._meta[name].dtype, "categories") for key in lazy):
-            check_kinds(name, [meta_of(key)[name] for key in keys])
+        if not any(hasattr(key._meta.dtypes.iloc[k], "categories") for key in lazy):
+            check_kinds(name, [meta_of(key).iloc[:, k] for key in keys])
     scale = _scale(examples[0], given, needs_bound)
-    code = free_name(f"by={','.join(map(str, names))}", examples)
+    code = free_name(f"by={','.join(map(str, own[0]))}", examples)
     values = [
-        table_of(key[[name]]).reduced(framed, framed) for name in names for key in keys
+        table_of(key[[some[k]]]).reduced(framed, framed)
+        for k in range(len(names))
+        for key, some in zip(keys, own, strict=True)
     ]
     coded = [
         _with_codes(table, key, list(names), scale, values, code)
         for table, key in zip(tables, keys, strict=True)
     ]
-    given["by"] = Groups(names, code)
+    given["by"] = Groups(own[0], code, own[-1])
     if other is not None:
         given["other"] = coded[1]
     return coded[0], given, [code]
 
 
-def names_of(given: Any, examples: list[Frame]) -> tuple[Hashable, ...]:
-    """Return the columns that an option names: one, or several in a list. The name of a
-    column may be a tuple.
-    """
-    whole = isinstance(given, tuple) and all(
-        has_column(example.columns, given) for example in examples
-    )
-    return (given,) if whole else tuple(as_names(given))
-
-
-def check_names(
-    names: tuple[Hashable, ...], examples: list[Frame], option: str = "by"
-) -> None:
-    """Raise an error if a table lacks a column that an option names."""
-    if not names:
-        raise ColumnError(
-            f"{option}=[] names no column; name at least one, or leave out {option}=."
-        )
-    for example in examples:
-        check_columns(example)
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise ColumnError(
-                f"{option}= names {name!r} more than once; name each column once."
-            )
-        for which, example in zip(
-            TABLES if len(examples) > 1 else [None], examples, strict=True
-        ):
-            with in_table(which):
-                try:
-                    check_column_exists(option, name, [example])
-                except ColumnError as error:
-                    if which is None:
-                        raise
-                    table = "other" if which == "right" else "frame"
-                    rename = (
-                        f"Columns of {option}= have the same name in both tables: "
-                        f"rename one, as with {table}.rename(columns={{'NAME': {name!r}}})."
-                    )
-                    in_right = has_column(examples[-1].columns, name)
-                    if option == "by" and which == "left" and in_right:
-                        rename += (
-                            f" To compare each row with the rows of each {name!r}, join "
-                            f"once per value: with other[other[{name!r}] == value], and "
-                            "without by=."
-                        )
-                    raise ColumnError(f"{error} {rename}") from None
-
-
-def _as_texts(rows: Frame, held: Frame, names: tuple[Hashable, ...]) -> Frame:
+def _as_texts(rows: Frame, held: Frame) -> Frame:
     """Convert the objects in the `by` columns of a plain table to texts.
 
-    Dask does so for a Dask DataFrame, whose example is `held`. Otherwise equal values
-    would differ.
+    Dask does so for a Dask DataFrame, whose `by` columns `held` has. Otherwise equal
+    values would differ.
     """
     texts = {
-        name: held[name].dtype
-        for name in names
-        if isinstance(held[name].dtype, pd.StringDtype)
+        name: dtype
+        for name, dtype in zip(rows.columns, held.dtypes, strict=True)
+        if isinstance(dtype, pd.StringDtype)
         and not on_gpu(rows[name])
         and kind_of(rows[name]) == OBJECTS
     }
@@ -515,7 +465,9 @@ def _with_codes(
 
     def meta() -> Any:
         none = key._meta.iloc[:0]
-        none_of_each = [framed(none[[name]]) for name in names for _ in range(sides)]
+        none_of_each = [
+            framed(none[[name]]) for name in none.columns for _ in range(sides)
+        ]
         return group_codes(key._meta, names, scale, sides, *none_of_each)
 
     codes = table_of(key).by_partition(

@@ -27,7 +27,9 @@ from dask_simjoin.cli.messages import (
     options_of_command,
 )
 from dask_simjoin.cli.options import (
+    LEFT,
     READ,
+    RIGHT,
     SHARED,
     TABLE,
     WRITTEN,
@@ -37,6 +39,7 @@ from dask_simjoin.cli.options import (
     log_lines,
     options_for,
     table_reader,
+    with_pairs,
 )
 from dask_simjoin.cli.running import (
     computing,
@@ -208,11 +211,12 @@ class Run:
     def _result(self, whole: bool) -> tuple[Frame, Any]:
         options = dict(self.options)
         compares_texts = not hasattr(self.verb.request, "metric")
-        own = csv_columns(options, whole, compares_texts, "right_")
+        own = csv_columns(options, whole, compares_texts, RIGHT)
         tables = [self.reader.read(self.params["tables"], own)]
         if TABLE in options:
-            other = csv_columns(options, whole, compares_texts, "left_")
+            other = csv_columns(options, whole, compares_texts, LEFT)
             tables.append(self.reader.read(options[TABLE], other))
+        options = with_pairs(options, tables)
         ids = {"id", "left_id", "right_id"} & set(options)
         numbered = self.names_rows and not ids and not self.selects_rows
         files = list(tables)

@@ -77,9 +77,10 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     (re.compile(r"use k_distances\(\)"), "use the command k-distances"),
     (re.compile(r"within=\{'([^']*)': '?([^'}]*)'?\}"), r"--within '\1=\2'"),
     (
-        re.compile(r", as with (?:frame|other)\.rename\(columns=\{.*?\}\)"),
-        " in its file",
+        re.compile(r"within=\{\('(.*?)', '(.*?)'\): \.\.\.\}"),
+        r"--within \1=\2=TOLERANCE",
     ),
+    (re.compile(r"\b(by|different)=\[\('(.*?)', '(.*?)'\)\]"), r"--\1 \2=\3"),
     (
         re.compile(r"Convert texts of times with pandas\.to_datetime\(\)\."),
         "CSV files hold times as texts; use Parquet files.",

@@ -32,7 +32,7 @@ from dask_simjoin.cli.messages import TOKENIZERS, in_words
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
 from dask_simjoin.cli.sources import ERROR, FORMATS, TableReader
 from dask_simjoin.metrics.distances import METRICS
-from dask_simjoin.metrics.norms import Columns
+from dask_simjoin.metrics.norms import Columns, Frame
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import COMMA
 from dask_simjoin.request.options import Keep
@@ -371,6 +371,16 @@ ON = ("on", "left_on", "right_on")
 GROUPS = ("by", "different", "keep", "within")
 """Options that name columns that may have other values than numbers."""
 
+PAIRED = ("by", "different", WITHIN)
+"""Options whose columns may have different names in two tables, as in ``a=b``."""
+
+LEFT, RIGHT = "left_", "right_"
+"""How the names of options for one table begin."""
+
+OTHER_NAME = (
+    "In a join of two tables, LEFT=RIGHT names a column with different names in them."
+)
+
 
 def csv_columns(
     options: Mapping[str, Any], whole: bool, compares_texts: bool, other: str = "none"
@@ -387,6 +397,10 @@ def csv_columns(
     }
     if WITHIN in options:
         named[WITHIN] = {*options[WITHIN]}
+    for option in PAIRED:
+        if option in named:
+            pairs = [pair for name in named[option] for pair in _cuts(name)]
+            named[option] |= {right if other == LEFT else left for left, right in pairs}
     ids = set() if whole else {ROW_ID}
     for option in ("id", "left_id", "right_id"):
         ids |= named.pop(option, set())
@@ -413,6 +427,36 @@ def csv_columns(
     )
 
 
+def with_pairs(options: dict[str, Any], tables: Sequence[Frame]) -> dict[str, Any]:
+    """Return the options with pairs of names instead of texts such as
+    ``yob=birth_year``. A text that names a column stays.
+    """
+    left, right = ({*table.columns} for table in (tables[0], tables[-1]))
+
+    def paired(name: str) -> Any:
+        cuts = _cuts(name)
+        if name in left | right or not cuts:
+            return name
+        fitting = (cut for cut in cuts if cut[0] in left and cut[1] in right)
+        return next(fitting, cuts[0])
+
+    found = dict(options)
+    for option in PAIRED:
+        value = options.get(option)
+        if isinstance(value, Mapping):
+            found[option] = {paired(name): one for name, one in value.items()}
+        elif value is not None:
+            names = [value] if isinstance(value, str) else value
+            found[option] = [paired(name) for name in names]
+    return found
+
+
+def _cuts(name: str) -> list[tuple[str, str]]:
+    """Return the texts before and after each ``=`` in a name."""
+    ends = [k for k, letter in enumerate(name) if letter == "="]
+    return [(name[:k], name[k + 1 :]) for k in ends]
+
+
 def ranges_of(metric: str | None) -> tuple[Range, ...]:
     """Return the allowed values of the coordinates, if the metric limits them."""
     kind = METRICS.get(metric or "")
@@ -425,11 +469,14 @@ def ranges_of(metric: str | None) -> tuple[Range, ...]:
 
 
 HELP = {
+    "by": f"Columns that must be equal in both rows. {OTHER_NAME}",
+    "different": f"Columns that must differ in both rows. {OTHER_NAME}",
     "tokenizer": "How texts become sets of tokens; default: words, for a column of texts.",
     WITHIN: "How far apart both rows may be in a further column, such as 'time=10 min' "
     "or 'price=5 %'. A range such as 'time=-1 h..0 h' is for the right row's value minus "
     "the left row's. In 'time=..0 h' the lower side is open. Repeat the option for several "
-    "columns.",
+    "columns. In a join of two tables, LEFT=RIGHT=TOLERANCE names a column with "
+    "different names in them.",
     "box": "Length of a periodic box for all columns of coordinates. Or lengths such as "
     "10,10,none, where none is an open column, or x=10,y=20.",
 }

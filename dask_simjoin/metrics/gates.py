@@ -97,6 +97,17 @@ class Gates(NamedTuple):
     # the added columns: a coordinate for each column of `within`, then two columns with
     # the words of each rule
     columns: tuple[str, ...] = ()
+    # the columns of the right table that `within` and then `different` name; empty: the
+    # same columns
+    others: tuple[Hashable, ...] = ()
+
+    @property
+    def swapped(self) -> Gates:
+        """The same gates, which name the columns of the right table."""
+        others, n = self.others or self.conditions, len(self.within)
+        return self._replace(
+            within=others[:n], different=others[n:], others=self.conditions
+        )
 
     @property
     def conditions(self) -> tuple[Hashable, ...]:
@@ -110,9 +121,12 @@ class Gates(NamedTuple):
 
     def in_words(self) -> str | None:
         """Name the columns for reports; None: there are no gates."""
-        named = [f"{name!r} within a tolerance" for name in self.within]
+        pairs = zip(self.conditions, self.others or self.conditions, strict=True)
+        names = [repr(a) if a == b else f"{a!r} and {b!r}" for a, b in pairs]
+        n = len(self.within)
+        named = [f"{name} within a tolerance" for name in names[:n]]
         if self.different:
-            named.append(f"different {', '.join(map(repr, self.different))}")
+            named.append(f"different {', '.join(names[n:])}")
         return ", ".join(named) or None
 
     @property

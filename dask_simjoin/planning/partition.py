@@ -287,7 +287,8 @@ def _reasons(columns: Array, spec: JoinSpec) -> tuple[LeftOutRows, ...]:
         groups.append((spec.coordinates.by, slice(of_numbers, of_numbers + 1)))
     first = of_numbers + bool(spec.coordinates.by)
     for k, name in enumerate(spec.coordinates.gates.within, first):
-        groups.append(((name,), slice(k, k + 1)))
+        if name not in spec.coordinates.gates.within[: k - first]:
+            groups.append(((name,), slice(k, k + 1)))
     for names, some in groups:
         missing = xp.isnan(columns[:, some]).any(axis=1)
         infinite = xp.isinf(columns[:, some]).any(axis=1) & ~missing

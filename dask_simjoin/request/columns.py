@@ -492,6 +492,20 @@ class Groups(NamedTuple):
 
     names: tuple[Hashable, ...]
     code: str
+    others: tuple[Hashable, ...]  # the columns of the right table, if there is one
+
+    @property
+    def swapped(self) -> Groups:
+        """The same columns, for the tables in the other order."""
+        return Groups(self.others, self.code, self.names)
+
+
+def swapped_conditions(request: Any) -> dict[str, Any]:
+    """Return the options `by` and `within` of a request, with the columns of both
+    tables exchanged.
+    """
+    given = {name: getattr(request, name, None) for name in ("by", "within")}
+    return {name: value.swapped for name, value in given.items() if value is not None}
 
 
 def groups_of(by: Groups | None) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:

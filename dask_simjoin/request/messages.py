@@ -333,7 +333,7 @@ NO_OPTIONS: dict[str, str] = {
     "unit": "Pass eps= as text with a unit, such as '2 km'",
     **dict.fromkeys(
         ("left_by", "right_by"),
-        "Columns of by= need the same name in both tables; rename one of them first",
+        "For columns with different names, use pairs of names: by=[('left', 'right')]",
     ),
     "sample_weight": "Only an estimator takes weights of rows: "
     "dask_simjoin.cluster.DBSCAN(eps).fit(frame, sample_weight=...)",

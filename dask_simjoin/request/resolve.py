@@ -45,6 +45,7 @@ from dask_simjoin.request.columns import (
     left_out,
     numeric_columns,
     own_radius,
+    swapped_conditions,
 )
 from dask_simjoin.request.messages import TIMES_ALONE, listed, shown
 from dask_simjoin.request.options import (
@@ -449,17 +450,25 @@ def resolve_two(
         for own in (request.left_id, request.right_id)
     ]
     radius = own_radius(left, eps) if request.radii else None
-    by, added = groups_of(getattr(request, "by", None))
+    groups = getattr(request, "by", None)
+    by, added = groups_of(groups)
     gates: Gates = getattr(request, "within", None) or NO_GATES
-    besides = (*by, *added, *gates.conditions, *gates.columns)
-    columns = _coordinates(request, left, right, [*ids, radius], besides)
-    sides = zip(
-        (left, right), columns, ids, (eps, eps if radius is None else 0.0), strict=True
+    besides = (
+        *by,
+        *(groups.others if groups else ()),
+        *added,
+        *gates.conditions,
+        *gates.others,
+        *gates.columns,
     )
+    columns = _coordinates(request, left, right, [*ids, radius], besides)
+    requests = request, replace(request, **swapped_conditions(request))
+    distances = eps, eps if radius is None else 0.0
+    sides = zip(requests, (left, right), columns, ids, distances, strict=True)
     specs = []
-    for which, (table, on, id, far) in zip(TABLES, sides, strict=True):
+    for which, (own, table, on, id, far) in zip(TABLES, sides, strict=True):
         with in_table(which):
-            specs.append(resolve(replace(request, on=on, id=id), table, far))
+            specs.append(resolve(replace(own, on=on, id=id), table, far))
     first, second = specs
     if len(first.on) != len(second.on):
         raise ColumnError(

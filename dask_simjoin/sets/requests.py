@@ -27,6 +27,7 @@ from dask_simjoin.request.columns import (
     check_column_exists,
     check_columns,
     has_column,
+    swapped_conditions,
 )
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import (
@@ -356,15 +357,15 @@ def resolve_two(
             f"{which}= is missing; name the columns of both tables, or use on= for "
             "both."
         )
+    ids = request.left_id, request.right_id
+    requests = request, replace(request, **swapped_conditions(request))
     specs = []
-    for which, table, on, id in zip(
-        TABLES, (left, right), own, (request.left_id, request.right_id), strict=True
+    for which, asked, table, on, id in zip(
+        TABLES, requests, (left, right), own, ids, strict=True
     ):
         with in_table(which):
             name = request.id if id is None else id
-            specs.append(
-                resolve(request, table, request.on if on is None else on, name)
-            )
+            specs.append(resolve(asked, table, request.on if on is None else on, name))
     found: Any = specs[0]
     resolved: Spec = replace(found, other=specs[1])
     return resolved

@@ -148,7 +148,10 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
         first, then pairs in the order of their left rows and of their right rows, unless
         one of their rows is in an earlier pair. `how` must not be "leftsemi" or
         "leftanti".
-    similarity, transpositions, return_distance, by, threads, blocksize
+    by : column or list of columns, optional
+        As in `edit_self_join`. Columns of both tables may be pairs of names, as in
+        `join`.
+    similarity, transpositions, return_distance, threads, blocksize
         As in `edit_self_join`.
 
     Returns
