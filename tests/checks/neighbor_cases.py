@@ -1,8 +1,8 @@
 """Random nearest-neighbor joins with ties, plain and lazy, against brute force.
 
 ``python -m tests.checks.neighbor_cases --cases 2000 --seed 0`` compares `knn_join` with
-its definition for all values of `how`, and with `min_distance`, `max_distance`, `by`
-and `mutual`. ``--start 500`` begins at another case, and ``--case 17`` runs a single
+its definition for all values of `how`, and with `min_distance`, `max_distance`, `by`,
+`within`, `different` and `mutual`. ``--start 500`` begins at another case, and ``--case 17`` runs a single
 one. Each case has rows at equal distances of a row.
 """
 
@@ -26,6 +26,9 @@ from tests.support.exact import distance_of, is_distance, threshold, totals
 from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows
 from tests.support.points import without_overflow
+
+RANGES = [(None, 0), (-1, 1), (0, None), (-2, -1), (1, 1)]
+"""Of the times of a row's neighbors, relative to its own."""
 
 METRICS = [("euclidean", 2), *ENGINE, ("minkowski", 4), ("minkowski", math.inf)]
 HOW = ("inner", "left", "leftanti")
@@ -81,11 +84,15 @@ def by_definition(
 
 
 def frames_of(
-    x: np.ndarray, group: np.ndarray, first: int, rng: np.random.Generator
+    x: np.ndarray,
+    group: np.ndarray,
+    time: np.ndarray,
+    first: int,
+    rng: np.random.Generator,
 ) -> pd.DataFrame:
     """Return a table with labels in no order."""
     frame = pd.DataFrame(x, columns=[f"x{k}" for k in range(x.shape[1])])
-    return frame.assign(g=group).set_index(rng.permutation(len(x)) + first)
+    return frame.assign(g=group, t=time).set_index(rng.permutation(len(x)) + first)
 
 
 def partitions(frame: pd.DataFrame, number: int, rng: np.random.Generator) -> Any:
@@ -106,12 +113,12 @@ def run_case(rng: np.random.Generator) -> Case:
         cut = int(rng.integers(1, len(x))) if two else len(x)
         y = x[cut:] if two else x
         total = totals(x[:cut], y, metric, p)
-    group = rng.integers(0, 3, len(x))
-    left = frames_of(x[:cut], group[:cut], 0, rng)
-    right = frames_of(x[cut:], group[cut:], 1000, rng) if two else None
+    group, time = rng.integers(0, 3, len(x)), rng.integers(0, 6, len(x))
+    left = frames_of(x[:cut], group[:cut], time[:cut], 0, rng)
+    right = frames_of(x[cut:], group[cut:], time[cut:], 1000, rng) if two else None
     allowed = np.ones(total.shape, bool) if two else ~np.eye(len(x), dtype=bool)
     options: dict[str, Any] = {
-        "on": left.columns[:-1].tolist(),
+        "on": left.columns[:-2].tolist(),
         "metric": metric,
         "p": p,
         "how": how,
@@ -129,7 +136,19 @@ def run_case(rng: np.random.Generator) -> Case:
         if rng.random() < 0.2 and bounds[1] < 1e100:
             options["by"] = "g"
             allowed &= group[:cut, None] == (group[cut:] if two else group)
-    if how == "inner" and rng.random() < 0.2:
+    if rng.random() < 0.3:
+        below, above = RANGES[rng.integers(len(RANGES))]
+        options["within"] = {"t": (below, above)}
+        later = time[cut:] if two else time
+        apart = later - time[:cut, None]  # of the neighbor and the row itself
+        allowed &= (apart >= (-math.inf if below is None else below)) & (
+            apart <= (math.inf if above is None else above)
+        )
+    if "by" not in options and rng.random() < 0.2:
+        options["different"] = "g"
+        allowed &= group[:cut, None] != (group[cut:] if two else group)
+    directed = "within" in options and options["within"]["t"] != (-1, 1)
+    if how == "inner" and rng.random() < 0.2 and not directed:
         options["mutual"] = True
     pairs = by_definition(total, allowed, k)
     if "mutual" in options:
@@ -154,7 +173,14 @@ def run_case(rng: np.random.Generator) -> Case:
     covered = collections.Counter([f"how={how}", name, f"partitions={number}"])
     covered += collections.Counter(
         one
-        for one in ("min_distance", "max_distance", "by", "mutual")
+        for one in (
+            "min_distance",
+            "max_distance",
+            "by",
+            "within",
+            "different",
+            "mutual",
+        )
         if one in options
     )
     covered["pairs"] = len(pairs)

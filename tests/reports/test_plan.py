@@ -293,7 +293,7 @@ def test_a_notebook_shows_a_table_and_a_picture():
 
 
 def test_plans_of_places_name_their_columns_and_the_unit(frame):
-    places = 50 * frame.rename(columns={"c0": "lat", "c1": "lon"})
+    places = 9 * frame.rename(columns={"c0": "lat", "c1": "lon"})
     report = dd.from_pandas(places, npartitions=2).simjoin.plan(
         500.0, on=["lat", "lon"], metric="haversine", partitioning="spatial"
     )

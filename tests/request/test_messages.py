@@ -128,9 +128,7 @@ def test_nearest_earlier_rows_are_found_as_told(option):
     text = told(OptionTypeError, SEEN.simjoin.knn_join, other, 1, **wrong)
     assert "With the times in 't', use within={'t': ('-1 h', '0 h')}" in text
     options = conditions(text.replace("-1 h", "-9 D"))
-    join = SEEN.simjoin.knn_join
-    assert "needs a largest distance" in told(OptionError, join, other, 1, **options)
-    found = join(other, 1, on="x", max_distance=9.0, **options).set_index("left")
+    found = SEEN.simjoin.knn_join(other, 1, on="x", **options).set_index("left")
     assert found["right"].to_dict() == {0: 8, 1: 9, 2: 9, 3: 8}
 
 

@@ -386,19 +386,20 @@ class Verbs:
         other = self.other if two else one
         bound = draw.one(
             "max_distance",
-            [self.eps] if self.bounded else [None, None, self.eps],
+            [None, None, self.eps] if "by" not in self.how else [self.eps],
         )
         how = self.keeping(two)
-        total = np.where(
-            self.alike(one, other),
-            totals(one.x, other.x, self.metric, self.p),
-            math.inf,
-        )
+        alike = self.alike(one, other)
+        total = totals(one.x, other.x, self.metric, self.p)
         limit = math.inf if bound is None else self.kind.threshold(bound)
         found = np.zeros((0, 3), int).tolist()
         for i in range(len(one.x)):
             order = np.argsort(total[i], kind="stable").tolist()
-            order = [j for j in order if (two or i != j) and total[i, j] <= limit][:k]
+            order = [
+                j
+                for j in order
+                if (two or i != j) and total[i, j] <= limit and alike[i, j]
+            ][:k]
             found += [(i, j, rank + 1) for rank, j in enumerate(order)]
         i, j, rank = np.array(found, int).reshape(-1, 3).T
         columns: dict[Any, Any] = {
