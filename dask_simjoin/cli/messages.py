@@ -125,6 +125,10 @@ QUOTES = " '"
 CLAUSES = re.compile(r"(?<=[.;])\s+")
 
 
+NO_VALUE = "(?<!--by )(?<!--different )(?<!--within )(?<!--within ')"
+"""Does not match after these options, whose columns may be named like options."""
+
+
 def in_words(text: str, names: Iterable[str]) -> str:
     """Rewrite a message of the package for the shell: options become flags, and advice
     in Python is dropped.
@@ -142,7 +146,9 @@ def in_words(text: str, names: Iterable[str]) -> str:
     if not alternatives:
         return text
     return re.sub(
-        rf"(?<![\w.-])({alternatives})=(\[[^\]]*\]|'[^']*'|[\w.+-]*[\w])?", _flag, text
+        rf"{NO_VALUE}(?<![\w.-])({alternatives})=(\[[^\]]*\]|'[^']*'|[\w.+-]*[\w])?",
+        _flag,
+        text,
     )
 
 

@@ -610,13 +610,15 @@ def test_columns_with_different_names_in_two_tables(points):
         (("--within", "y=1"), "first: --within y=NAME=TOLERANCE."),
         (("--by", "y"), "first: --by y=NAME."),
         (("--different", "z"), "first: --different NAME=z."),
+        (("--by", "id"), "first: --by id=NAME."),
         (("--by", "y=a"), "In the right table, --by names 'a', which is not a column"),
     ],
 )
 def test_columns_of_conditions_that_a_table_lacks(points, words, remedy):
     points.rename(columns={"y": "z"}).to_csv("z.csv", index=False)
+    points.assign(id=1).to_csv("one.csv", index=False)
     how = "--eps", "1", "--on", "x", *words, "-o", "o.csv"
-    said = run("join", "points", "--other", "z.csv", *how, code=2).stderr
+    said = run("join", "one.csv", "--other", "z.csv", *how, code=2).stderr
     assert remedy in " ".join(said.split())
 
 
