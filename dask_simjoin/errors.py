@@ -12,7 +12,7 @@ import functools
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -111,6 +111,31 @@ class ListError(CoordinateError):
 
     def __str__(self) -> str:
         return f"Row {self.row} holds {self.what}."
+
+
+class NumberError(CoordinateError):
+    """In a column of numbers, a row has a text or another value that is no number.
+
+    Remedy: Convert the column with ``pd.to_numeric(column, errors="coerce")``, which
+    makes such values missing. Leave out their rows with ``dropna=True``.
+    """
+
+    column: Hashable = None
+    row = 0  # number of the row in its partition
+    value = ""
+
+    @classmethod
+    def at(cls, column: Hashable, row: int, value: str, place: str = "") -> NumberError:
+        """Make the error for a value. `place`: of its row; default: its number."""
+        name = f"df[{column!r}]"
+        error = cls(
+            f"Column {column!r} holds {value} in {place or f'row {row}'}, which is not a "
+            f"number. To make such values missing: {name} = pd.to_numeric({name}, "
+            "errors='coerce'), or dd.to_numeric for a Dask DataFrame. Then fill them, "
+            "or use dropna=True."
+        )
+        error.column, error.row, error.value = column, row, value
+        return error
 
 
 class TokenError(SimJoinError, ValueError):

@@ -369,7 +369,7 @@ def _values_of(rows: Frame, unit: str) -> tuple[Array, Array]:
     rows = native(rows)
     name, column = rows.columns[0], rows.iloc[:, 0]
     if not unit:
-        found = frames_for(rows).coordinates(rows, (name,))[:, 0]
+        found = frames_for(rows).numbers(rows, name)
         whole = kind_of_number(column.dtype) in ("i", "u")
         if whole and any_of(abs(found) >= EXACT_INTEGER):
             raise ColumnError(
@@ -406,6 +406,6 @@ def _largest(rows: Frame) -> pd.DataFrame:
     """Return the largest finite value of a column, in a frame with one row."""
     column = rows.iloc[:, :1]
     name = column.columns[0]
-    values = to_host(frames_for(column).coordinates(column, (name,))[:, 0])
+    values = to_host(frames_for(column).numbers(column, name))
     finite = values[np.isfinite(values)]
     return pd.DataFrame({"value": [finite.max(initial=0.0)]})

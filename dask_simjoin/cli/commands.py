@@ -287,8 +287,8 @@ def bad_row_counts(params: dict[str, Any], reader: TableReader) -> dict[str, int
     if rows and not params["quiet"]:
         first = rows[0]
         click.echo(
-            f"Left out {counted(len(rows), 'bad row')}; the first is in {first.file}, "
-            f"line {first.line}: {first.reason}.",
+            f"Left out {counted(len(rows), 'bad row')}; the first is in {first.place}: "
+            f"{first.reason}.",
             err=True,
         )
     return {"bad_rows": len(rows)}

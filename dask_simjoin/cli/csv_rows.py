@@ -47,9 +47,18 @@ from dask_simjoin.sizes import PARSED_BYTES
 
 class BadRow(NamedTuple):
     file: str
-    line: int
+    line: int  # in Parquet files, the number of the row
     reason: str
     row: str
+
+    @property
+    def unit(self) -> str:
+        """The thing that `line` counts."""
+        return "line"
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}, {self.unit} {self.line}"
 
 
 @dataclass(frozen=True)
@@ -218,7 +227,7 @@ def find_bad_rows(
     for name in texts.table.column_names:
         if name in rules.numbers:
             cells = texts.table[name]
-            for n, wrong in _bad_cells(cells, name, rules, block.file.decimal):
+            for n, wrong in bad_cells(cells, name, rules, block.file.decimal):
                 reasons.setdefault(numbers[n], f"column {name!r} has {wrong}")
     rows = sorted(reasons)
     lines = line_numbers(data, block, [int(starts[n]) for n in rows])
@@ -233,7 +242,7 @@ def find_bad_rows(
     return found
 
 
-def _bad_cells(
+def bad_cells(
     cells: Any, name: str, rules: Rules, decimal: str
 ) -> Iterator[tuple[int, str]]:
     """Yield the positions of cells that are wrong in a column of numbers, and why."""
@@ -244,15 +253,21 @@ def _bad_cells(
     for n in np.flatnonzero(~fits).tolist():
         yield n, said(cells[n].as_py(), kind, known, decimal)
     if name in rules.ranges:
-        what, lowest, highest = rules.ranges[name]
-        numbers = as_floats(cells, decimal)
-        outside = (numbers < lowest) | (numbers > highest)
-        for n in np.flatnonzero(outside & np.isfinite(numbers)).tolist():
-            yield (
-                n,
-                f"{cells[n].as_py()!r}, which is not a {what} in degrees, "
-                f"{lowest:g} to {highest:g}",
-            )
+        yield from cells_outside(cells, as_floats(cells, decimal), rules.ranges[name])
+
+
+def cells_outside(
+    cells: Any, numbers: np.ndarray, allowed: Range
+) -> Iterator[tuple[int, str]]:
+    """Yield the positions of cells whose numbers are not allowed, and why."""
+    what, lowest, highest = allowed
+    outside = (numbers < lowest) | (numbers > highest)
+    for n in np.flatnonzero(outside & np.isfinite(numbers)).tolist():
+        yield (
+            n,
+            f"{cells[n].as_py()!r}, which is not a {what} in degrees, "
+            f"{lowest:g} to {highest:g}",
+        )
 
 
 def _regular(texts: Texts, rows: int) -> list[int]:
@@ -345,7 +360,7 @@ def refused_row(row: BadRow) -> BadData:
         else ""
     )
     return BadData(
-        f"{row.file}, line {row.line}: {row.reason}. The row is {shown!r}.{quoting} "
+        f"{row.place}: {row.reason}. The row is {shown!r}.{quoting} "
         "Correct the row, or leave out such rows with --bad-rows skip."
     )
 

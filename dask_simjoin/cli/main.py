@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -122,6 +124,15 @@ class Commands(NamedCommands):
     """
 
     def invoke(self, ctx: click.Context) -> Any:
+        args = [*ctx._protected_args, *ctx.args]
+        try:
+            return self._invoked(ctx)
+        except click.ClickException as error:
+            if "--json" in args:
+                click.echo(json.dumps(failure_of(args, error)))
+            raise
+
+    def _invoked(self, ctx: click.Context) -> Any:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
             try:
@@ -142,6 +153,20 @@ class Commands(NamedCommands):
                 raise Failed(str(error) or type(error).__name__, FAILED) from error
             except KeyboardInterrupt as error:
                 raise Failed("Stopped; the output is unchanged.", STOPPED) from error
+
+
+def failure_of(args: Sequence[str], error: click.ClickException) -> dict[str, Any]:
+    """Return the object that --json prints if a command fails. `args`: the arguments of
+    the program, which begin with the words of the command.
+    """
+    words = [" ".join(args[:2]), *args[:1]]
+    cause = error.__cause__ if isinstance(error, Failed) else None
+    return {
+        "command": next((one for one in words if one in commands_of(cli)), ""),
+        "error": type(error if cause is None else cause).__name__,
+        "message": error.format_message(),
+        "exit_code": error.exit_code,
+    }
 
 
 class Failed(click.ClickException):

@@ -230,8 +230,8 @@ LABELS = re.compile(r" Labels often repeat in a table of several files.*$", re.S
 
 @contextlib.contextmanager
 def naming_places(reader: TableReader) -> Iterator[None]:
-    """Add file and line to errors about missing cells, numbers that are not allowed, and
-    repeated ids of CSV files.
+    """Add the file and the line or row to errors about missing cells, numbers that are
+    not allowed, and repeated ids.
     """
     try:
         yield
@@ -254,7 +254,7 @@ def naming_places(reader: TableReader) -> Iterator[None]:
 
 
 def _in_words(places: Sequence[str]) -> str:
-    """Join places of one file or two, such as "a.csv, line 2".
+    """Join places of one file or two, such as "a.csv, line 2" or "a.parquet, row 2".
 
     Examples
     --------
@@ -263,9 +263,10 @@ def _in_words(places: Sequence[str]) -> str:
     >>> _in_words(["a.csv, line 2", "b.csv, line 9"])
     'a.csv, line 2 and b.csv, line 9'
     """
-    names, _, lines = zip(*(one.rpartition(", line ") for one in places), strict=True)
+    names, _, ends = zip(*(one.rpartition(", ") for one in places), strict=True)
     if len(names) == 2 and names[0] == names[1]:
-        return f"lines {lines[0]} and {lines[1]} of {names[0]}"
+        (unit, first), (_, second) = (end.split() for end in ends)
+        return f"{unit}s {first} and {second} of {names[0]}"
     return " and ".join(places)
 
 

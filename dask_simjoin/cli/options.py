@@ -594,8 +594,8 @@ READ = [
         metavar="[error|skip|FILE]",
         default=ERROR,
         show_default=True,
-        help="Treatment of CSV rows with too many or too few cells, with texts among numbers, or with an "
-        "impossible latitude or longitude. A file lists the rows that are left out.",
+        help="Treatment of rows with texts among numbers, with an impossible latitude or longitude, or, in "
+        "CSV files, with too many or too few cells. A file lists the rows that are left out.",
     ),
 ]
 

@@ -400,7 +400,9 @@ class Lines(Display):
             if self._closed.is_set() or now < self._next:
                 return
             self._next, passed = now + LINE_SECONDS, now - self._begin
-            line = f"{self._title}: {done:,} of {total:,} tasks{rows_so_far(self._found(), passed)}"
+            # the first lines may come before the first task
+            tasks = f"{done:,} of {total:,} tasks" if total else "preparing"
+            line = f"{self._title}: {tasks}{rows_so_far(self._found(), passed)}"
             line += f", {format_time(passed)} elapsed"
             if done < total:
                 rest = passed / done * (total - done) if done else 0

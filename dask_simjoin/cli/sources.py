@@ -9,17 +9,15 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Container, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import click
 import dask
 import dask.dataframe as dd
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from fsspec.core import url_to_fs
 
 from dask_simjoin.catalog import HOME
@@ -27,6 +25,13 @@ from dask_simjoin.cli.csv_files import CsvFormat, CsvTable, read_csv
 from dask_simjoin.cli.csv_records import endings
 from dask_simjoin.cli.csv_rows import BadRow, lines_of
 from dask_simjoin.cli.csv_types import CsvColumns, WiderType
+from dask_simjoin.cli.parquet_files import (
+    ParquetFile,
+    ParquetTable,
+    checked_rows,
+    contents_of,
+    rows_of,
+)
 from dask_simjoin.metrics.norms import Frame
 
 PARQUET, CSV = FORMATS = ("parquet", "csv")
@@ -42,14 +47,6 @@ SUFFIXES = {
 
 
 ALL_COLUMNS = CsvColumns()
-
-
-class ParquetContents(NamedTuple):
-    """Content of Parquet files, as their footers show it."""
-
-    types: dict[str, pa.DataType]  # types of the columns
-    # whether pandas would change values, such as large integers if others are missing
-    has_gaps: bool
 
 
 def nullable_dtype(kind: pa.DataType) -> Any:
@@ -74,10 +71,10 @@ class TableReader:
     wider: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     tables: dict[tuple[str, ...], CsvTable] = dataclasses.field(default_factory=dict)
     """Tables of CSV files that were read, by their paths."""
-    _contents: dict[tuple[str, ...], ParquetContents] = dataclasses.field(
+    parquet: dict[tuple[str, ...], ParquetTable] = dataclasses.field(
         default_factory=dict
     )
-    """Contents of the Parquet tables that were read, by their paths."""
+    """Tables of Parquet files that were read, by their paths."""
 
     def read(self, paths: Sequence[str], used: CsvColumns = ALL_COLUMNS) -> Frame:
         """Read tables as one lazy frame.
@@ -100,11 +97,15 @@ class TableReader:
                 backend = dask.config.get("dataframe.backend", HOME)
                 return frame if backend == HOME else frame.to_backend(backend)
             names = [path for path, _ in found]
-            contents = self._contents[tuple(paths)] = contents_of(names)
+            files = [one for each in found for one in _parquet_files(*each)]
+            contents = contents_of(files)
             how = {"types_mapper": nullable_dtype} if contents.has_gaps else {}
-            return dd.read_parquet(
+            frame = dd.read_parquet(
                 names if len(names) > 1 else names[0], index=False, arrow_to_pandas=how
             )
+            checked = checked_rows(frame, contents, used, self.written.skips)
+            self.parquet[tuple(paths)] = checked.table
+            return checked.frame
         except (OSError, ImportError, ValueError) as error:
             unknown = self.kind is None and not any(
                 endings(path)[0] in SUFFIXES for path in paths
@@ -116,8 +117,8 @@ class TableReader:
 
     def types(self, paths: Sequence[str]) -> dict[str, pa.DataType]:
         """Return the Arrow types of the columns of Parquet tables that were read."""
-        contents = self._contents.get(tuple(paths))
-        return {} if contents is None else contents.types
+        table = self.parquet.get(tuple(paths))
+        return {} if table is None else table.contents.types
 
     def until_wide_enough(
         self, work: Callable[[], Any], say: Callable[[str], Any]
@@ -138,68 +139,31 @@ class TableReader:
 
     def bad_rows(self) -> list[BadRow]:
         """Return the rows that were left out."""
-        return [row for table in self.tables.values() for row in table.bad_rows]
+        lists = [table.bad_rows for table in self.tables.values()]
+        lists += [table.bad_rows for table in self.parquet.values()]
+        return [row for rows in lists for row in rows]
 
     def places(self, column: str, value: str | float | None) -> list[str]:
-        """Return the first two places of a value in CSV files; None: a missing one."""
+        """Return the first two places of a value in the files; None: a missing one."""
         blocks = [block for table in self.tables.values() for block in table.blocks]
-        return lines_of(blocks, column, value)
+        files = [
+            file for table in self.parquet.values() for file in table.contents.files
+        ]
+        found = [*lines_of(blocks, column, value), *rows_of(files, column, value)]
+        return found[:2]
 
 
-def contents_of(paths: Sequence[str]) -> ParquetContents:
-    """Read the footers of Parquet files and of the files of folders."""
-    with ThreadPoolExecutor() as threads:
-        names = [one for path in paths for one in _parquet_files(path)]
-        footers = [one for one in threads.map(_footer, names) if one is not None]
-    types: dict[str, pa.DataType] = {}
-    for footer in footers:
-        for field in footer.schema.to_arrow_schema():
-            # a file may have only missing values
-            if types.get(field.name, pa.null()) == pa.null():
-                types[field.name] = field.type
-    unusual = {
-        name
-        for name, kind in types.items()
-        if pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-    }
-    nanoseconds = pa.time64("ns") in types.values()
-    return ParquetContents(
-        types, nanoseconds or any(_has_missing(one, unusual) for one in footers)
-    )
-
-
-def _parquet_files(path: str) -> list[tuple[Any, str]]:
+def _parquet_files(path: str, name: str) -> list[ParquetFile]:
+    """Return a Parquet file, or the Parquet files of a folder. `name`: in messages."""
     fs, place = url_to_fs(path)
     if not fs.isdir(place):
-        return [(fs, place)]
+        return [ParquetFile(fs, place, name)]
     return [
-        (fs, name)
-        for name in sorted(fs.find(place))
-        if not posixpath.basename(name).startswith((".", "_"))
-        and SUFFIXES.get(endings(name)[0], PARQUET) == PARQUET
+        ParquetFile(fs, one, posixpath.join(name, posixpath.relpath(one, place)))
+        for one in sorted(fs.find(place))
+        if not posixpath.basename(one).startswith((".", "_"))
+        and SUFFIXES.get(endings(one)[0], PARQUET) == PARQUET
     ]
-
-
-def _footer(named: tuple[Any, str]) -> pq.FileMetaData | None:
-    fs, name = named
-    with fs.open(name, "rb") as file:
-        try:
-            return pq.read_metadata(file)
-        except pa.ArrowInvalid:  # another file, which Dask leaves out or refuses
-            return None
-
-
-def _has_missing(footer: pq.FileMetaData, columns: Container[str]) -> bool:
-    """Return whether one of the columns may have missing values."""
-    for n in range(footer.num_row_groups):
-        group = footer.row_group(n)
-        for k in range(group.num_columns):
-            chunk = group.column(k)
-            if chunk.path_in_schema in columns:
-                counts = chunk.statistics
-                if counts is None or counts.null_count != 0:
-                    return True
-    return False
 
 
 def format_of(path: str) -> str:

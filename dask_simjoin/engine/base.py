@@ -136,6 +136,12 @@ class Frames(Protocol):
         numbers; if possible, the result is a view of it.
         """
 
+    def numbers(self, frame: Frame, column: Hashable) -> Array:
+        """Return a column of numbers as float64 (n,); missing values become NaN.
+
+        Raise `NumberError` if a value is not a number.
+        """
+
     def result(self, columns: dict[Any, Values], rows: int) -> Frame:
         """Return a data frame with these columns. It has `rows` rows, even without
         columns.

@@ -4,10 +4,11 @@ numbers.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 
 from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.compat import on_gpu
-from dask_simjoin.errors import ListError
+from dask_simjoin.errors import ListError, NumberError
 from dask_simjoin.metrics.norms import Array, DType, Series
 from dask_simjoin.sizes import BATCH, FEW
 
@@ -152,7 +153,12 @@ def vectors(column: Series) -> Array:
     """
     if on_gpu(column):
         return _on_gpu(column)
-    parts = list(_parts(column))
+    try:
+        parts = list(_parts(column))
+    except ListError as error:
+        if error.what.endswith(A_NUMBER):
+            _refuse(column, column.name)
+        raise
     described = lists_of(column)
     length = parts[0].length if parts else (described and described.length) or 1
     out = np.empty((len(column), length), order="F")
@@ -174,6 +180,42 @@ def vectors(column: Series) -> Array:
             rows[~part.present] = np.nan
             rows[part.present] = numbers
     return out
+
+
+@contextlib.contextmanager
+def naming_value(column: Series, name: Hashable) -> Iterator[None]:
+    """Raise `NumberError` instead of an error of the conversion of a column to float64.
+
+    It names the first value that is not a number.
+    """
+    if getattr(column.dtype, "kind", "O") in "cmM":  # NumPy would convert these
+        _refuse(column, name)
+    try:
+        yield
+    except (TypeError, ValueError):
+        _refuse(column, name)
+        raise
+
+
+def _refuse(column: Series, name: Hashable) -> None:
+    """Raise `NumberError` for the first value that is neither a number nor missing."""
+    values = column.to_pandas() if on_gpu(column) else column
+    for row, value in enumerate(values.array):
+        if value is None or value is pd.NA or value is pd.NaT:
+            continue
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            raise NumberError.at(name, row, _shown(value)) from None
+
+
+MOST_SHOWN = 60
+"""Longest text of a value in a message, in characters."""
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
 
 
 def extremes(column: Series) -> list[int]:

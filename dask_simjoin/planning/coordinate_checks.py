@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dask_simjoin.engine.columns import A_NUMBER
-from dask_simjoin.errors import (
-    CoordinateError,
-)
+from dask_simjoin.errors import CoordinateError, NumberError
 from dask_simjoin.metrics.distances import Hamming
 from dask_simjoin.metrics.norms import add, reach
 from dask_simjoin.planning.partition import PartitionSummary
@@ -242,6 +240,10 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
             row, what, label = summary.unlike
             place = _place(row, number, label, len(summaries))
             raise _unlike(spec.on[0], what, place)
+        if summary.no_number is not None:
+            wrong, label = summary.no_number
+            place = _place(wrong.row, number, label, len(summaries))
+            raise NumberError.at(wrong.column, wrong.row, wrong.value, place)
     problems, groups, gates = [], "", spec.coordinates.gates
     for name in spec.on:
         found = [(n, *s.bad[name]) for n, s in enumerate(summaries) if name in s.bad]

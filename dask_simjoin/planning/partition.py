@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -27,7 +27,7 @@ from dask_simjoin.engine.ids import (
     row_ids,
 )
 from dask_simjoin.engine.native import native
-from dask_simjoin.errors import ListError
+from dask_simjoin.errors import ListError, NumberError
 from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.left_out import LeftOutRows, Reason
 from dask_simjoin.planning.sample import (
@@ -101,6 +101,8 @@ class PartitionSummary:
     # if lists differ in length: each length, the number of such lists, and the row
     # number and label of the first of these
     lengths: tuple[tuple[int, int, int, str], ...] = ()
+    # the first value of a column of numbers that is not a number, and its label
+    no_number: tuple[NumberError, str] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -161,7 +163,7 @@ def summarise_parts(
         columns = columns_of(frame, spec)
     # scan each partition by itself, so that the error names the partition and row of
     # the unsuitable value
-    except ListError:
+    except (ListError, NumberError):
         columns = None
     found = []
     for n, (start, stop) in enumerate(itertools.pairwise(bounds)):
@@ -200,6 +202,11 @@ def scan_partition(
     rows = len(frame)
     try:
         columns = columns_of(frame, spec) if columns is None else columns
+        every = None if spec.radius is None else radii(frame, spec)
+    except NumberError as error:
+        label = _label(frame, spec, error.row)
+        summary = PartitionSummary(rows, moments(np.empty((0, 1))))
+        return replace(summary, no_number=(error, label)), None
     except ListError as error:
         unlike = (error.row, error.what, _label(frame, spec, error.row))
         unequal = tuple((*one, _label(frame, spec, one[2])) for one in error.lengths)
@@ -209,7 +216,6 @@ def scan_partition(
     x, kept, lengths = _embedded(columns, spec, may_narrow)
     narrow = may_narrow and _narrowed(columns, x, lengths) is not None
     left_out: tuple[LeftOutRows, ...] = ()
-    every = None if spec.radius is None else radii(frame, spec)
     if kept is not None:
         left_out = _reasons(columns[~kept], spec)
         frame, embeds = native(frame[spec.columns])[kept], x is not columns
@@ -303,7 +309,7 @@ def _reasons(columns: Array, spec: JoinSpec) -> tuple[LeftOutRows, ...]:
 
 def radii(frame: Frame, spec: JoinSpec) -> Array:
     """Return the radius of each row (n,), float64: the largest distance of its pairs."""
-    return frames_for(frame).coordinates(frame, (spec.radius,))[:, 0]
+    return frames_for(frame).numbers(frame, spec.radius)
 
 
 def limits(r: Array, spec: JoinSpec) -> Array:

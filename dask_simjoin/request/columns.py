@@ -114,13 +114,16 @@ def _converted(name: Hashable, dtype: Any) -> str:
             f"If its categories are numbers: {as_floats}. If its values must be equal "
             f"in both rows, use by={name!r}, and name other columns in on=. {as_texts}"
         )
+    to_numeric = (
+        f"{column} = pd.to_numeric({column}, errors='coerce'). This makes other values "
+        f"missing. {as_texts}"
+    )
     if _is_text(dtype):
-        lists = of_dask(dtype, name)
-        return f"{lists}If the texts are numbers: {as_floats}. {as_texts}"
+        return f"{of_dask(dtype, name)}If the texts are numbers: {to_numeric}"
     if isinstance(dtype, np.dtype) and kind == "O":
         return (
             "If the column holds numbers as text or as objects, such as Decimal: "
-            f"{as_floats}. {as_texts}"
+            f"{to_numeric}"
         )
     return f"Convert the column: {as_floats}."
 

@@ -1,12 +1,14 @@
 """The program: one command per verb, and what completion knows."""
 
 import dataclasses
+import json
 
 import pytest
 from click.shell_completion import ShellComplete
 
 from dask_simjoin.cli.main import cli
 from dask_simjoin.cli.options import NO_FLAGS, READ, SHARED, WRITTEN
+from tests.cli.test_commands import run
 from tools.verb_tables import COMMANDS, of_verbs
 
 
@@ -31,3 +33,26 @@ def test_completion_knows_commands_and_choices():
     assert [one.value for one in done.get_completions(["join", "--metric"], "hav")] == [
         "haversine"
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "code"),
+    [
+        ("self-join none.csv --eps 1 --on x -o o.csv", "UsageError", 2),
+        ("self-join a.csv --eps 1 --onn x -o o.csv", "NoSuchOption", 2),
+        ("sets count-pairs a.csv --on k --threshold 2", "OptionError", 2),
+        ("count-pairs a.csv --eps 1 --on x", "CoordinateError", 3),
+        ("index make a.csv --eps 1 --on x --id k --path i", "CoordinateError", 3),
+        ("index history a.csv", "UsageError", 2),
+    ],
+)
+def test_a_failure_is_printed_as_json(words, kind, code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("k,x\na,1\nb,\n")
+    ran = run(*words.split(), "--json", code=code)
+    told = json.loads(ran.stdout)
+    named = words.split()[0]
+    assert told["command"] == named or words.startswith(told["command"])
+    assert (told["error"], told["exit_code"]) == (kind, code)
+    assert told["message"] and told["message"] in ran.stderr
+    assert run(*words.split(), code=code).stdout == ""

@@ -239,7 +239,7 @@ def test_lines_of_progress_appear_while_no_task_finishes(monkeypatch, capsys):
             time.sleep(0.1)
             if found := capsys.readouterr().err:
                 break
-    assert found.startswith("planning: 0 of 0 tasks, ")
+    assert found.startswith("planning: preparing, ")
     assert found.splitlines()[0].endswith(" elapsed")
 
 

@@ -1,11 +1,13 @@
 """Coordinates that are no finite float64 numbers are refused when the join is planned."""
 
+import dask
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
 from dask.base import is_dask_collection
 
-from dask_simjoin.errors import CoordinateError
+from dask_simjoin.errors import CoordinateError, NumberError
 from tests.support.frames import computed, lay
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 
@@ -369,3 +371,64 @@ def test_names_of_columns_are_shown_as_they_are(how):
     frame = pd.DataFrame({7: [0.0, NAN], "it's": [INF, 0.0]})
     text = 'column 7 has 1 missing value .*column "it\'s" has 1 infinite'
     assert_refused(lay(frame, how), "self_join", text)
+
+
+def unlike_parts(column, value):
+    """A Dask DataFrame whose second partition has a value that its dtypes do not
+    show.
+    """
+    good = pd.DataFrame(
+        {"id": range(4), "x": np.arange(4.0), "y": 0.0, "r": 1.0, "n": 1.0}
+    )
+    bad = good.assign(id=good["id"] + 4, **{column: good[column].astype(object)})
+    bad.loc[2, column] = value
+    return dd.from_map(
+        lambda part: part, [good, bad], meta=good.iloc[:0], enforce_metadata=False
+    )
+
+
+ROW = {"on": ["x", "y"], "id": "id"}
+
+
+@pytest.mark.parametrize(
+    ("column", "do"),
+    [
+        ("x", lambda frame: frame.simjoin.self_join(1, **ROW)),
+        ("x", lambda frame: frame.simjoin.self_join(1, dropna=True, **ROW)),
+        ("x", lambda frame: frame.simjoin.self_join(1, on="x", id="id")),
+        ("y", lambda frame: frame.simjoin.knn_join(k=1, **ROW)),
+        ("y", lambda frame: frame.simjoin.neighbor_counts(1, on=["x", "y"])),
+        ("x", lambda frame: frame.simjoin.dbscan(1, min_samples=2, on=["x", "y"])),
+        ("r", lambda frame: frame.simjoin.self_join("r", pairs="both", **ROW)),
+        ("n", lambda frame: frame.simjoin.self_join(1, within={"n": 1}, **ROW)),
+        ("n", lambda frame: frame.simjoin.self_join(1, within={"n": "5 %"}, **ROW)),
+    ],
+)
+@pytest.mark.parametrize("value", ["north", pd.Timestamp("2026"), [1.0], 1j])
+def test_a_value_that_is_no_number_is_named(column, do, value):
+    # Dask converts objects to texts, unless this setting is off
+    with (
+        dask.config.set({"dataframe.convert-string": value == "north"}),
+        pytest.raises(NumberError, match="which is not a number") as caught,
+    ):
+        do(unlike_parts(column, value)).compute()
+    error = caught.value
+    assert (error.column, error.row, error.value) == (column, 2, repr(value))
+    assert f"Column {column!r} holds {value!r} in row 2" in str(error)
+    assert "pd.to_numeric(" in str(error) and "errors='coerce'" in str(error)
+
+
+def test_the_table_with_a_value_that_is_no_number_is_named():
+    good, bad = unlike_parts("x", 1.0), unlike_parts("x", "north")
+    text = r"In the right table, column 'x' holds 'north' in row 2 of partition 1"
+    with pytest.raises(NumberError, match=text):
+        good.simjoin.join(bad, 1, **ROW).compute()
+
+
+@pytest.mark.parametrize("value", ["2.5", None])
+def test_texts_of_numbers_in_a_partition_are_numbers(value):
+    found = unlike_parts("x", value).simjoin.self_join(1, dropna=True, **ROW)
+    x = [0, 1, 2, 3, 0, 1, NAN if value is None else float(value), 3]
+    rows = pd.DataFrame({"id": range(8), "x": x, "y": 0.0})
+    want = rows.simjoin.self_join(1, dropna=True, **ROW)
+    assert as_set(found.compute()) == as_set(want) != set()

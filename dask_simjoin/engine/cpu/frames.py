@@ -11,7 +11,13 @@ import pandas as pd
 import pyarrow as pa
 
 from dask_simjoin.catalog import lists_of
-from dask_simjoin.engine.columns import MIN_TAKEN_AT_ONCE, blocks, look_up, vectors
+from dask_simjoin.engine.columns import (
+    MIN_TAKEN_AT_ONCE,
+    blocks,
+    look_up,
+    naming_value,
+    vectors,
+)
 from dask_simjoin.engine.compat import BITS, columns_like
 from dask_simjoin.engine.cpu.kernels import reductions
 from dask_simjoin.engine.ids import united
@@ -58,13 +64,25 @@ class PandasFrames:
                 x = _empty(len(frame), len(columns), buffer)
                 x[:] = some.to_numpy()
                 return x
+        return self._numbers(frame, columns, buffer)
+
+    def numbers(self, frame: pd.DataFrame, column: Hashable) -> np.ndarray:
+        return self._numbers(frame, (column,), None)[:, 0]
+
+    def _numbers(
+        self,
+        frame: pd.DataFrame,
+        columns: tuple[Hashable, ...],
+        buffer: np.ndarray | None,
+    ) -> np.ndarray:
         x = _empty(len(frame), len(columns), buffer)
         for k, name in enumerate(columns):
             column = frame[name]
-            if isinstance(column.dtype, np.dtype):
-                x[:, k] = column.to_numpy()
-            else:
-                x[:, k] = column.to_numpy(dtype="float64", na_value=np.nan)
+            with naming_value(column, name):
+                if isinstance(column.dtype, np.dtype):
+                    x[:, k] = column.to_numpy()
+                else:
+                    x[:, k] = column.to_numpy(dtype="float64", na_value=np.nan)
         return x
 
     def result(self, columns: dict[Any, Values], rows: int) -> pd.DataFrame:

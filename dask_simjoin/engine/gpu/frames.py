@@ -13,7 +13,7 @@ import pyarrow as pa
 import pylibcudf as plc
 
 from dask_simjoin.catalog import lists_of
-from dask_simjoin.engine.columns import vectors
+from dask_simjoin.engine.columns import naming_value, vectors
 from dask_simjoin.engine.compat import columns_like
 from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.columns import DeviceColumn, matrix
@@ -76,6 +76,11 @@ def _described(column: Any) -> DeviceColumn | None:
     )
 
 
+def _as_floats(column: Series, name: Hashable) -> Series:
+    with naming_value(column, name):
+        return column.astype("float64")
+
+
 class CudfFrames:
     """See `Frames`."""
 
@@ -86,11 +91,17 @@ class CudfFrames:
     ) -> Array:
         if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
             return vectors(frame[columns[0]])
+        return self._numbers(frame, columns)
+
+    def numbers(self, frame: Frame, column: Hashable) -> Array:
+        return self._numbers(frame, (column,))[:, 0]
+
+    def _numbers(self, frame: Frame, columns: tuple[Hashable, ...]) -> Array:
         chosen = frame[list(columns)]
         described = [_described(column) for column in chosen._columns]
         # keep converted columns alive until the kernel has started
         converted = {
-            k: frame[name].astype("float64")
+            k: _as_floats(frame[name], name)
             for k, (name, one) in enumerate(zip(columns, described, strict=True))
             if one is None
         }
