@@ -88,9 +88,11 @@ class Tables:
             cut = int(rng.integers(1, len(x))) if two else len(x)
             self.total = totals(x[:cut], x[cut:] if two else x, metric)
         none = np.zeros(len(x), int)
-        self.left = frames_of(x[:cut], none[:cut], 0, rng)
-        self.right = frames_of(x[cut:], none[cut:], 1000, rng) if two else None
-        self.on = self.left.columns[:-1].tolist()
+        given = x, none, none
+        self.left = frames_of(*(one[:cut] for one in given), 0, rng)
+        right = [one[cut:] for one in given]
+        self.right = frames_of(*right, 1000, rng) if two else None
+        self.on = self.left.columns[:-2].tolist()
         self.two = two
 
     def lazy(self, number: int) -> list[Any]:

@@ -12,7 +12,7 @@ from dask_simjoin.engine.cpu.gated import rules_of
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels import gates as kernels
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.gated import GatedLayout, GatedSearch, totals_of
+from dask_simjoin.engine.gated import GatedLayout, PairsSearch, totals_of
 from dask_simjoin.metrics.formulas import (
     BRAY_CURTIS,
     CANBERRA,
@@ -29,7 +29,7 @@ def test_it_has_the_properties_of_the_layout_of_candidates():
     for name in ("method", "norm", "threshold", "grain"):
         assert getattr(found, name) == getattr(inner, name)
     assert found.in_words(str) == inner.in_words(str)
-    search = GatedSearch(found)
+    search = PairsSearch(found)
     assert (search.method, search.norm) == (inner.method, inner.norm)
 
 

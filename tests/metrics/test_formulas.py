@@ -241,10 +241,6 @@ def test_what_is_refused_at_the_call(tmp_path):
             lambda: verbs.self_join(0.1, metric="canberra", approximate=True),
             "metric='canberra' is not allowed with approximate=True",
         ),
-        (
-            lambda: verbs.knn_join(k=1, metric="hamming", different="a"),
-            "different= needs a largest distance here",
-        ),
         (lambda: verbs.self_join(0.1, metric="bray_curtis"), "mean 'braycurtis'"),
     ):
         with pytest.raises(OptionError) as caught:
