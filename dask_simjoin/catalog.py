@@ -298,6 +298,15 @@ def arrow_type(dtype: DType) -> Any:
     return dtype.to_arrow() if type(dtype).__name__ == "ListDtype" else None
 
 
+def is_text(arrow: pa.DataType) -> bool:
+    """Return whether an Arrow type is of texts, not in a dictionary."""
+    return bool(
+        pa.types.is_string(arrow)
+        or pa.types.is_large_string(arrow)
+        or pa.types.is_string_view(arrow)
+    )
+
+
 def lists_of(column: Series) -> Lists | None:
     """Return length and dtype of a column's lists of numbers; None if its dtype
     excludes such lists.

@@ -23,7 +23,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.calls.column_pairs import names_in_tables, names_of
 from dask_simjoin.calls.tables import table_of
-from dask_simjoin.catalog import arrow_type, kind_of_number
+from dask_simjoin.catalog import arrow_type, is_text, kind_of_number
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of, on_gpu, to_host
 from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
@@ -60,7 +60,7 @@ OF_ARROW = {
     "dates": (pa.types.is_date,),
     "times of day": (pa.types.is_time,),
     DECIMALS: (pa.types.is_decimal,),
-    TEXTS: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    TEXTS: (is_text,),
 }
 """Kind -> functions that recognize its Arrow types. Without Arrow, pandas stores such
 values as objects.

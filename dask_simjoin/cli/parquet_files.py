@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import dask
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dask_simjoin.catalog import is_text
 from dask_simjoin.cli.csv_rows import (
     BadRow,
     Rules,
@@ -129,13 +131,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-    )
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def checked_rows(
@@ -153,7 +149,11 @@ def checked_rows(
     found = dask.compute(*(find(file, rules) for file in contents.files))
     # a column without any number is probably another one than meant: planning refuses it
     filled = contents.numbers.union(*(one.filled for one in found))
-    rules = _only(rules, filled)
+    rules = replace(
+        rules,
+        numbers=rules.numbers & filled,
+        ranges={name: one for name, one in rules.ranges.items() if name in filled},
+    )
     bad = [row for one in found for name, row in one.rows if name in rules.numbers]
     if bad and not skips:
         raise refused_row(bad[0])
@@ -181,18 +181,6 @@ def _rules(contents: ParquetContents, used: CsvColumns, skips: bool) -> Rules:
         gaps=used.gaps,
         ids=frozenset(),
         ranges=dict(zip(points, used.ranges, strict=False)) if skips else {},
-    )
-
-
-def _only(rules: Rules, names: frozenset[str]) -> Rules:
-    """Return rules for some columns only."""
-    return Rules(
-        rules.kinds,
-        rules.numbers & names,
-        rules.known,
-        rules.gaps,
-        rules.ids,
-        {name: one for name, one in rules.ranges.items() if name in names},
     )
 
 

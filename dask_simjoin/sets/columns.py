@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dask_simjoin.catalog import arrow_type
+from dask_simjoin.catalog import arrow_type, is_text
 from dask_simjoin.engine.columns import a_value
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.engine.native import cast_arrow
@@ -47,7 +47,7 @@ def content_of(dtype: DType) -> str | None:
     arrow = arrow_type(dtype)
     if arrow is None:
         return None
-    if _is_text(arrow.value_type if pa.types.is_dictionary(arrow) else arrow):
+    if is_text(arrow.value_type if pa.types.is_dictionary(arrow) else arrow):
         return TEXTS
     return LISTS if _is_list(arrow) and _are_tokens(arrow.value_type) else None
 
@@ -143,7 +143,7 @@ def occurrences(
 
 def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
     """Assign numbers to the tokens in Arrow lists. No token may be missing."""
-    if _is_text(flat.type):
+    if is_text(flat.type):
         return of_strings(offsets, flat.cast(pa.large_string()))
     if pa.types.is_null(flat.type):
         return of_integers(offsets, np.zeros(0, np.int64))
@@ -351,14 +351,6 @@ def _validity(found: Any) -> np.ndarray:
     return valid
 
 
-def _is_text(arrow: Any) -> bool:
-    return bool(
-        pa.types.is_string(arrow)
-        or pa.types.is_large_string(arrow)
-        or pa.types.is_string_view(arrow)
-    )
-
-
 def _is_list(arrow: Any) -> bool:
     return bool(
         pa.types.is_list(arrow)
@@ -369,6 +361,4 @@ def _is_list(arrow: Any) -> bool:
 
 def _are_tokens(arrow: Any) -> bool:
     inner = arrow.value_type if pa.types.is_dictionary(arrow) else arrow
-    return _is_text(inner) or bool(
-        pa.types.is_integer(inner) or pa.types.is_null(inner)
-    )
+    return is_text(inner) or bool(pa.types.is_integer(inner) or pa.types.is_null(inner))
