@@ -40,7 +40,6 @@ from dask_simjoin.cluster.algorithms.edges import (
     all_cores,
     components_by_place,
     order_of,
-    rows_of_places,
 )
 from dask_simjoin.cluster.algorithms.optics import (
     COLUMNS,
@@ -65,7 +64,7 @@ from dask_simjoin.cluster.algorithms.spanning import (
 )
 from dask_simjoin.cluster.algorithms.weights import checked_weights, weighted_cores
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.engine.compat import to_host, values_of
+from dask_simjoin.engine.compat import rows_of_places, to_host, values_of
 from dask_simjoin.engine.protocols import Edges, SearchLayout
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import free_memory

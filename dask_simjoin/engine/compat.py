@@ -174,6 +174,13 @@ def inverse_of(order: Array) -> Array:
     return place
 
 
+def rows_of_places(values: Array, order: Array) -> Array:
+    """Return values (n,) in the order of rows. `order` (n,): the row of each value."""
+    out = module_of(values).empty_like(values)
+    out[order] = values
+    return out
+
+
 def labels_at(order: Array, labels: Array) -> Array:
     """Return labels (n,), int64, in the order of rows. `order` (n,): the row of each
     label.
@@ -182,9 +189,7 @@ def labels_at(order: Array, labels: Array) -> Array:
     in random places.
     """
     if module_of(labels) is np:
-        out = np.empty_like(labels)
-        out[order] = labels
-        return out
+        return rows_of_places(labels, order)
     out = sys.modules["cupy"].empty_like(labels)
     out.data.memset_async(0xFF, out.nbytes)  # -1 in all entries
     body = "if (label != -1) out[row] = label"

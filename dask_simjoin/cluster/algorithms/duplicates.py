@@ -22,9 +22,15 @@ import numpy as np
 
 from dask_simjoin.catalog import kind_of_number
 from dask_simjoin.cluster.algorithms.dbscan import crossing_places
-from dask_simjoin.cluster.algorithms.edges import TURNS, order_of, rows_of_places
+from dask_simjoin.cluster.algorithms.edges import TURNS, order_of
 from dask_simjoin.engine.base import host_kernels, joiner_for, joiner_of_library
-from dask_simjoin.engine.compat import any_of, module_of, to_host, values_of
+from dask_simjoin.engine.compat import (
+    any_of,
+    module_of,
+    rows_of_places,
+    to_host,
+    values_of,
+)
 from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import Joiner, Layout
 from dask_simjoin.engine.times import times_of, unit_of_times

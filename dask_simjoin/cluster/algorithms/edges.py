@@ -175,12 +175,6 @@ def order_of(chunk: Chunk) -> Array:
     return chunk["order"][: len(chunk["ids"])]
 
 
-def rows_of_places(values: Array, order: Array) -> Array:
-    out = module_of(values).empty_like(values)
-    out[order] = values
-    return out
-
-
 def by_place(block_pair: BlockPair) -> BlockPair:
     """Return a block pair whose visitors receive places instead of rows.
 
