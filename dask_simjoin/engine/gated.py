@@ -55,8 +55,8 @@ class GatedLayout:
 
 @dataclass(frozen=True)
 class GatedSearch(MethodSearch):
-    """Settings of a search for the nearest rows that gates allow, by a tree. Points have the
-    columns of `GatedLayout`.
+    """Settings of a search for the nearest rows that gates allow, by a tree. Points have
+    the columns of `GatedLayout`.
     """
 
     gates: Gates

@@ -204,7 +204,6 @@ class Verbs:
         self.metric, self.p, self.eps, self.ordered = metric, p, eps, ordered
         self.how = {"on": on, "metric": metric, "p": p} | how | conditions.options
         self.conditions = conditions
-        self.bounded = "by" in how or bool(conditions.options)
         self.kind = make_metric(metric, p)
 
     def near(self, one: Side, other: Side, eps: Any = None) -> np.ndarray:

@@ -75,9 +75,9 @@ def build(x: np.ndarray, layout: GatedSearch | PairsSearch, threads: int = 1) ->
     for name, some in zip(rows._fields, rows, strict=True):
         index[f"low {name}"] = _by_node(some, np.minimum)
         index[f"high {name}"] = _by_node(some, np.maximum)
-    sizes = [len(level) for level in _levels(order, np.minimum)]
-    index["nodes"] = np.cumsum([0, *sizes])
-    return index | {"least": smallest_names(order)}
+    levels = _levels(order, np.minimum)
+    index["nodes"] = np.cumsum([0, *map(len, levels)])
+    return index | {"least": np.concatenate(levels or [order])}
 
 
 def smallest_names(names: np.ndarray) -> np.ndarray:
