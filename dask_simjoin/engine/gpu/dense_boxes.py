@@ -14,7 +14,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.gpu import arrays, components, load
-from dask_simjoin.engine.gpu.load import THREADS
+from dask_simjoin.engine.gpu.load import NOWHERE, THREADS
 from dask_simjoin.engine.gpu.sources import LEAF, norm_constant
 from dask_simjoin.engine.index.gpu import DeviceLayout
 from dask_simjoin.metrics.norms import Array, Index, reach
@@ -29,9 +29,6 @@ MAX_BITS = 31
 """Maximum number of bits of a coordinate on the Hilbert curve."""
 
 MAX_INT32 = np.iinfo(np.int32).max
-
-NOWHERE = np.uint64(0)
-"""Null pointer for unused arguments of kernels."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,12 @@ class BoxLayout:
     def program(self, function: str) -> load.Program:
         """Return the program of a function of `dense_boxes.cu`."""
         exact = self.tiles.bounds is None
-        constants = {"DIMS": self.tiles.dims, "EXACT": exact, "LEAF": LEAF}
+        constants = {
+            "DIMS": self.tiles.dims,
+            "EXACT": exact,
+            "LEAF": LEAF,
+            "SPAN": SPAN,
+        }
         return "dense_boxes", function, constants | norm_constant(self.tiles.norm)
 
     def run(self, function: str, items: int, *arguments: Any) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import cupy
+import numpy as np
 
 from dask_simjoin.engine.gpu.sources import OPTIONS, source
 from dask_simjoin.engine.process import make_folder, read_private, write_private
@@ -32,6 +33,9 @@ OF_ARCHITECTURE = {"tensor_hopper": "90a"}
 
 THREADS = 256
 """Threads per block, for kernels whose threads do not cooperate."""
+
+NOWHERE = np.uint64(0)
+"""Null pointer for unused arguments of kernels."""
 
 _Key = tuple[str, int, tuple[tuple[str, int], ...]]
 

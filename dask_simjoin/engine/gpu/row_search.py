@@ -13,6 +13,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.gpu import load
+from dask_simjoin.engine.gpu.load import NOWHERE
 from dask_simjoin.engine.gpu.sources import LEAF, ROW_NORMS, nearest_rows
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.engine.index.gpu import ROW_DIMS, NearestDeviceLayout
@@ -27,9 +28,6 @@ MAX_NEIGHBORS = {4: 128, 5: 64, 6: 32}
 More neighbors take several passes over the tree, and in more dimensions each pass
 visits more boxes.
 """
-
-NOWHERE = np.uint64(0)
-"""Null pointer for unused arguments of kernels."""
 
 USUAL = 10
 """Usual number of neighbors. Programs are compiled in advance for it."""

@@ -19,6 +19,7 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import boruvka, load, row_search
 from dask_simjoin.engine.gpu.arrays import full, numbers, take
 from dask_simjoin.engine.gpu.build import BUILDER
+from dask_simjoin.engine.gpu.load import NOWHERE
 from dask_simjoin.engine.gpu.sources import LEAF, tree_search
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.engine.index.gpu import ROW_DIMS, NearestDeviceLayout
@@ -26,9 +27,6 @@ from dask_simjoin.metrics.norms import Array, Index
 
 WARPS = 4
 """Warps per block of `spanning.cu` and `spanning_rows.cu`."""
-
-NOWHERE = np.uint64(0)
-"""Null pointer for unused arguments of kernels."""
 
 Found = tuple[Array, Array, Array]
 """Rows that searched, as nodes, and the end and the weight of each row's lightest edge."""

@@ -9,6 +9,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
+from dask_simjoin.engine.gpu.load import NOWHERE
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.gpu.sources import Sink
 from dask_simjoin.engine.protocols import Rows
@@ -142,10 +143,6 @@ def at_once(join: Launch, out: Array | np.uint64, counts: tuple[Any, Any]) -> No
     """
     state = cupy.zeros(STATE_SIZE, cupy.uint64)
     join.run(Batch(0, 1, join.queries), 0, out, counts, state)
-
-
-NOWHERE = np.uint64(0)
-"""Null pointer for unused arguments of kernels."""
 
 
 def bounds_for(

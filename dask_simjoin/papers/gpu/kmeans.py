@@ -13,7 +13,7 @@ import numpy as np
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.build import BUILDER
-from dask_simjoin.engine.gpu.load import THREADS
+from dask_simjoin.engine.gpu.load import NOWHERE, THREADS
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.gpu.sources import Sink, norm_constant
 from dask_simjoin.engine.index.gpu import CUTS
@@ -29,7 +29,6 @@ from dask_simjoin.papers.cluster_index import (
     make_kmeans_layout,
 )
 from dask_simjoin.papers.gpu.flow import (
-    NOWHERE,
     OneKernel,
     bounds_for,
     filtered,

@@ -13,7 +13,7 @@ import numpy as np
 
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu import load
-from dask_simjoin.engine.gpu.load import THREADS
+from dask_simjoin.engine.gpu.load import NOWHERE, THREADS
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.gpu.sources import norm_constant
 from dask_simjoin.engine.index.gpu import WARP
@@ -21,7 +21,6 @@ from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
 from dask_simjoin.papers.gpu.flow import (
-    NOWHERE,
     STATE_SIZE,
     OneKernel,
     bounds_for,

@@ -9,6 +9,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.compat import tally
+from dask_simjoin.engine.gpu.load import NOWHERE
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.gpu import verify
 from dask_simjoin.sets.gpu.candidates import (
@@ -24,7 +25,6 @@ from dask_simjoin.sets.gpu.candidates import (
     prefixes,
 )
 from dask_simjoin.sets.gpu.launches import (
-    NOWHERE,
     Operands,
     SetCountSink,
     SetPairCollector,

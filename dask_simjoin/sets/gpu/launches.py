@@ -13,7 +13,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.gpu import load
-from dask_simjoin.engine.gpu.load import THREADS
+from dask_simjoin.engine.gpu.load import NOWHERE, THREADS
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.predicate import NEVER, SUM, Rule
 from dask_simjoin.sets.token_ids import SetBlock, sizes_of
@@ -222,10 +222,6 @@ def blocks(
     load.kernel(f"sets/{name}", function, **constants)(
         (number,), (threads,), arguments, shared_mem=shared
     )
-
-
-NOWHERE = np.uint64(0)
-"""A null pointer, for an argument that the kernel does not use."""
 
 
 class SetPairSink(Protocol):

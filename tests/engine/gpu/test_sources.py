@@ -185,7 +185,8 @@ def variants(name):
     if name == "dense_boxes":
         every = [*itertools.product((1, 2, 3), (0, 1), ({},))]
         every += [(d, 1, norm) for d, norm in zip((1, 2, 3), NORMS, strict=True)]
-        return [{"DIMS": d, "EXACT": e, "LEAF": 8} | norm for d, e, norm in every]
+        fixed = {"LEAF": 8, "SPAN": 8}
+        return [{"DIMS": d, "EXACT": e} | fixed | norm for d, e, norm in every]
     if name in ("arrays", "boruvka", "dendrogram"):
         return [{"DIMS": 1, "EXACT": 1}]
     if name == "columns":

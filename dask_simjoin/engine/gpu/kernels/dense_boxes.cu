@@ -21,11 +21,10 @@
 // Threads unite sets while others search them: see `components.cuh` for the protocol. A thread that reads an old root
 // takes one set for two. Then it compares points once more than necessary, and `tie` finds their common root.
 //
-// Constants: DIMS; NORM; EXACT 0 or 1; LEAF, at most 32.
+// Constants: DIMS; NORM; EXACT 0 or 1; LEAF, at most 32; SPAN, levels that a thread block bounds.
 
 #define LEVELS 32          // of a tree; it suffices, because nodes are counted in int32
 #define THREADS 256
-#define SPAN 8             // levels that a thread block bounds
 #ifndef PROBED
 #define PROBED 16          // points of a cell that are compared before each of its points searches
 #endif
