@@ -302,8 +302,8 @@ def _tolerance(rule: Gate) -> float:
 
 
 def _with_columns(table: Frame, made: list[Made], side: int) -> Frame:
-    """Add columns to the left (0) or right table, all at once: Dask optimizes nested assignments apart, and
-    may then read other partitions for each.
+    """Add columns to the left (0) or right table, all at once: Dask optimizes nested
+    assignments apart, and may then read other partitions for each.
     """
 
     def frame(one: Made) -> Frame:
