@@ -16,6 +16,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +92,9 @@ def write_uniform(
     partitions overlap. `narrow`: number of further columns n0, n1, ..., uniform in [0,
     width].
     """
-    cuts = [rows * k // parts for k in range(parts + 1)]
-    for k, (start, stop) in enumerate(itertools.pairwise(cuts)):
+
+    def write(k: int) -> None:
+        start, stop = rows * k // parts, rows * (k + 1) // parts
         random = np.random.default_rng((seed, k))
         x, y = random.random((2, stop - start)).astype(dtype, copy=False)
         id = np.arange(first + start, first + stop, dtype=np.int64)
@@ -100,6 +102,9 @@ def write_uniform(
             id *= np.int64(-7046029254386353131)
         more = {f"n{c}": random.random(stop - start) * width for c in range(narrow)}
         write_part(pd.DataFrame({"id": id, "x": x, "y": y} | more), folder, k)
+
+    with ThreadPoolExecutor(CORES) as pool:
+        list(pool.map(write, range(parts)))
 
 
 def write_points(folder: Path, points: np.ndarray, parts: int) -> None:

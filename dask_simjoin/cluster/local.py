@@ -148,7 +148,7 @@ class LocalDistances(LocalJoins, LocalNearest):
         """
         if self.spec.search.method != AUTO or self.spec.gated:
             return None
-        return functools.partial(layout_for_density, min_samples)
+        return functools.partial(layout_for_density, min_samples, self.threads)
 
     def _labeled(self, min_samples: int, weights: np.ndarray | None) -> Labeled:
         refine = self._density_for(min_samples) if weights is None else None

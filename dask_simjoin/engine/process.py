@@ -16,6 +16,7 @@ import contextlib
 import functools
 import gc
 import itertools
+import math
 import os
 import threading
 import time
@@ -52,10 +53,21 @@ def _release_locks() -> None:
 os.register_at_fork(after_in_child=_release_locks)
 
 
-def numbers_apart(dims: int) -> int:
-    """Return the minimum number of points per thread in `dims` dimensions.
+def threads_for(n: int, threads: int, min_items: int) -> int:
+    """Return how many of the threads make work on n items shortest.
 
-    With fewer points, a further thread does not pay.
+    `min_items`: items that a thread handles while another is woken; 0: every item takes
+    longer. Threads are woken one after the other, so k threads take as long as one
+    takes for n / k + (k - 1) * `min_items` items. The k-th thread pays if k * (k - 1)
+    is at most n / `min_items`.
+    """
+    paying = int(0.5 + math.sqrt(0.25 + n / min_items)) if min_items else n
+    return max(1, min(threads, paying))
+
+
+def numbers_apart(dims: int) -> int:
+    """Return the number of points in `dims` dimensions that a thread handles while
+    another is woken.
     """
     return max(1, min(MIN_PART, BATCH // max(1, dims)))
 
@@ -286,11 +298,11 @@ def shared_out(
     """Split n items between threads, run `work(start, stop)` for each part, and return
     the results.
 
-    Parts begin at multiples of `grain`. `min_items`: minimum number of items per
-    thread; None: `MIN_PART`. `turns`: number of parts per thread; several balance parts of
-    unequal work.
+    Parts begin at multiples of `grain`. `min_items`: see `threads_for`; None:
+    `MIN_PART`. `turns`: number of parts per thread; several balance parts of unequal
+    work.
     """
-    number = max(1, min(threads, n // (MIN_PART if min_items is None else min_items)))
+    number = threads_for(n, threads, MIN_PART if min_items is None else min_items)
     if number == 1:
         return [work(0, n)]
     parts = number * turns

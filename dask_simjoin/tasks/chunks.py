@@ -311,7 +311,7 @@ def read_chunk(
 
     max_parts = ends[-1] // BATCH
     parts = itertools.chain.from_iterable(
-        shared_out(read, len(frames), min(threads, max_parts), min_items=1)
+        shared_out(read, len(frames), min(threads, max_parts), min_items=0)
     )
     return gather_chunk(
         layout, rows, *parts, threads=threads, with_ids=with_ids, joined_points=x

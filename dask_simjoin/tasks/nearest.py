@@ -244,7 +244,7 @@ def _join_on_host(parts: Sequence[State], threads: int) -> State:
                 part["row_numbers"]
             )
 
-    shared_out(put, len(parts), threads, min_items=1)
+    shared_out(put, len(parts), threads, min_items=0)
     return made
 
 

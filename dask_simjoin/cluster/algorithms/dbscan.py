@@ -399,11 +399,13 @@ def by_density(layout: Layout) -> bool:
     return layout.method in ("cells", "boxes")
 
 
-def layout_for_density(min_samples: int, layout: Layout, x: Array) -> Layout:
+def layout_for_density(
+    min_samples: int, threads: int, layout: Layout, x: Array
+) -> Layout:
     """Return a layout for `label_by_density` if that is faster for the points `x` (n,
     d), else the planned layout.
     """
-    found = density_of(x).layout_of(x, layout, min_samples)
+    found = density_of(x).layout_of(x, layout, min_samples, threads)
     return layout if found is None else cast(Layout, found)
 
 
@@ -438,7 +440,7 @@ def label_chunk(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
     automatic = spec.search.method == AUTO and not spec.gated
     if block_pair.xp is np and automatic:
         x = block_pair.joiner.points(index, layout)
-        cells = layout_for_density(min_samples, layout, x)
+        cells = layout_for_density(min_samples, threads, layout, x)
         if cells is not layout:
             chunk, places = block_pair.query, block_pair.joiner.build(x, cells, threads)
             order = index["order"][places["order"]]

@@ -19,7 +19,7 @@ from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sweep import build_grid, column_bounds
 from dask_simjoin.engine.index import grids
 from dask_simjoin.engine.index.grids import REACH, CellLayout, make_cells, runs, serves
-from dask_simjoin.engine.process import together
+from dask_simjoin.engine.process import shared_out, threads_for, together
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Index, reach
 from dask_simjoin.sizes import IN_CACHE, MIN_PART
@@ -34,9 +34,8 @@ def build(x: np.ndarray, layout: CellLayout, threads: int = 1) -> Index:
     """
     x = np.asfortranarray(x)
     bounds = column_bounds(x, range(x.shape[1]), threads)
-    return build_grid(x, make_cells(bounds[0], bounds[1], layout), threads) | {
-        "bounds": bounds
-    }
+    grid = make_cells(bounds[0], bounds[1], layout)
+    return build_grid(x, grid, threads, bounds) | {"bounds": bounds}
 
 
 FILLED = (0.1, 0.1, 0.1, 0.05)
@@ -52,15 +51,19 @@ FILLED_BY_CORES = (0.1, 0.25, 0.46, 0.15)
 """
 
 
-def layout_of(x: np.ndarray, joined: Layout, min_samples: int) -> CellLayout | None:
+def layout_of(
+    x: np.ndarray, joined: Layout, min_samples: int, threads: int
+) -> CellLayout | None:
     """Return the settings of cells for points `x` (n, d); None: the join `joined` is
     faster.
     """
     layout = CellLayout(joined.threshold, joined.norm)
-    return layout if worthwhile(x, layout, min_samples) else None
+    return layout if worthwhile(x, layout, min_samples, threads) else None
 
 
-def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
+def worthwhile(
+    x: np.ndarray, layout: CellLayout, min_samples: int, threads: int = 1
+) -> bool:
     """Estimate whether finding clusters of points (n, d) by cells is faster than
     finding them by a join.
 
@@ -71,15 +74,24 @@ def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
     if not n or not serves(dims, layout.norm):
         return False
     x = np.asfortranarray(x)
-    grid = make_cells(x.min(axis=0), x.max(axis=0), layout)
+    lower, upper = column_bounds(x, range(dims), threads)
+    grid = make_cells(lower, upper, layout)
     # sample at most half of the cells, with about `MIN_PART` points
     bits = max(1, (n // MIN_PART).bit_length())
-    found, keys = np.empty((n >> bits) * 4 + 64, np.int64), np.empty(IN_CACHE, np.int64)
     rows = [
         np.array(part) for part in (grid.dims, grid.origin, grid.width, grid.strides)
     ]
-    number = kernels.sample_cells(x, *rows, grid.scale, bits, 0, n, keys, found)
-    sizes = np.unique(found[:number], return_counts=True)[1]
+
+    def sample(start: int, stop: int) -> np.ndarray:
+        found = np.empty((stop - start >> bits) * 4 + 64, np.int64)
+        keys = np.empty(IN_CACHE, np.int64)
+        number = kernels.sample_cells(
+            x, *rows, grid.scale, bits, start, stop, keys, found
+        )
+        return found[:number]
+
+    keys = np.concatenate(shared_out(sample, n, threads))
+    number, sizes = len(keys), np.unique(keys, return_counts=True)[1]
     # if cells have many points, neighboring cells decide most points without distances
     filled = min_samples * number <= 4.5 * float(sizes @ sizes)
     return len(sizes) <= (FILLED_BY_CORES if filled else FILLED)[dims - 1] * number
@@ -94,15 +106,16 @@ class DensityClusters:
     """
 
     def __init__(self, index: Index, layout: CellLayout, threads: int = 1) -> None:
-        self._all, self._threads = index, threads
+        self._all = index
         self._grid = make_cells(index["bounds"][0], index["bounds"][1], layout)
         self._near = float(layout.threshold), kind_of(layout.norm)
         self._reach = float(reach(layout.norm, layout.threshold))
         self._offsets, _ = runs(self._grid, half=False)
         cells = len(index["keys"])
         n = len(index["order"]) - SWEEP_LANES
+        self._threads = threads_for(n, threads, MIN_PART)
         # 8 parts per thread, because some take longer than others
-        points = max(MIN_PART, n // (threads * 8))
+        points = max(MIN_PART, n // (self._threads * 8))
         cuts = np.searchsorted(index["starts"], np.arange(points, n, points))
         self._parts = [
             (a, b)
@@ -190,15 +203,21 @@ class DensityClusters:
         """
         if len(self._places) in (0, len(labels)):
             return ()
-        found = np.full(len(labels), NO_LABEL)
+        found, own = np.empty_like(labels), np.empty(len(self._places), np.int64)
         index, core = self._core_index, self._core
-        own, lowest = labels[self._places], np.empty(len(index["keys"]), np.int64)
-        starts = index["starts"]
-        self._share(
-            lambda begin, end: kernels.lowest_labels(starts, own, begin, end, lowest)
-        )
-        self._share(
-            lambda begin, end: kernels.lower(
+        lowest = np.empty(len(index["keys"]), np.int64)
+        starts, every = index["starts"], self._all["starts"]
+        parts = dict[int, np.ndarray]()
+
+        def label_cells(begin: int, end: int) -> None:
+            some = slice(starts[begin], starts[end])
+            own[some] = labels[self._places[some]]
+            kernels.lowest_labels(starts, own, begin, end, lowest)
+
+        def label_borders(begin: int, end: int) -> None:
+            first, last = every[begin], every[end]
+            found[first:last] = NO_LABEL
+            kernels.lower(
                 self._cells(self._all),
                 core,
                 self._cells(index),
@@ -211,8 +230,11 @@ class DensityClusters:
                 end,
                 found,
             )
-        )
-        places = np.flatnonzero(found < NO_LABEL)
+            parts[begin] = np.flatnonzero(found[first:last] < NO_LABEL) + first
+
+        self._share(label_cells)
+        self._share(label_borders)
+        places = np.concatenate([parts[begin] for begin in sorted(parts)])
         return ((places, found[places]),)
 
     def _set_cores(self, core: np.ndarray) -> None:
@@ -221,7 +243,9 @@ class DensityClusters:
             self._places = np.arange(len(core), dtype=np.int32)
             return
         self._places = np.flatnonzero(core).astype(np.int32)
-        self._core_index = grids.chosen(self._all, self._places, SWEEP_LANES)
+        self._core_index = grids.chosen(
+            self._all, self._places, SWEEP_LANES, self._threads
+        )
         self._core_boxes = self._bounds(self._core_index)
 
     def _cells(self, index: Index) -> kernels.Cells:
@@ -264,4 +288,4 @@ class DensityClusters:
                 while True:
                     work(*parts.popleft())
 
-        together([some] * max(1, min(self._threads, len(self._parts))))
+        together([some] * min(self._threads, len(self._parts)))

@@ -39,31 +39,38 @@ from dask_simjoin.sizes import IN_CACHE
 
 
 def column_bounds(x: np.ndarray, dims: Iterable[int], threads: int) -> np.ndarray:
-    """Return the smallest and the largest value (2, d) of columns of points (n, d), n >
-    0.
+    """Return the smallest and the largest value (2, d) of columns of points (n, d).
 
-    `dims`: the columns to reduce; other columns get the bounds 0.
+    `dims`: the columns to reduce; other columns get the bounds 0, as all do without a
+    point.
     """
-    found = np.zeros((2, x.shape[1]))
+    found, columns = np.zeros((2, x.shape[1])), list(dims)
 
-    def bounds(start: int, stop: int) -> tuple[float, float]:
-        return float(column[start:stop].min()), float(column[start:stop].max())
+    def bounds(start: int, stop: int) -> list[tuple[float, float]]:
+        parts = (x[start:stop, k] for k in columns)
+        return [(float(part.min()), float(part.max())) for part in parts]
 
-    for k in dims:
-        column = x[:, k]
-        found[:, k] = np.min(some := shared_out(bounds, len(x), threads)), np.max(some)
+    if len(x):
+        some = np.array(shared_out(bounds, len(x), threads))
+        found[0, columns], found[1, columns] = some.min(axis=(0, 2)), some.max((0, 2))
     return found
 
 
-def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
+def build_grid(
+    x: np.ndarray, g: SweepGrid, threads: int, bounds: np.ndarray | None = None
+) -> Index:
     """Index points (n, d), stored by column, as `index.grids.build` does, but with
     several threads.
+
+    `bounds`: the bounds of the columns that the grid has, if they are known.
     """
     n, d = x.shape
     threads = sorting.threads_to_sort(n, threads)
     if n == 0:
         return grids.build(x, g, SWEEP_LANES)
-    lower, upper = column_bounds(x, (g.sweep, *g.dims), threads)
+    if bounds is None:
+        bounds = column_bounds(x, (g.sweep, *g.dims), threads)
+    lower, upper = bounds
     rows = [np.array(part) for part in (g.dims, g.origin, g.width, g.strides)]
     if not g.dims:
         rows = [

@@ -76,7 +76,9 @@ class BoxLayout:
         return (threshold, threshold) if bounds is None else (bounds.reach, bounds.sure)
 
 
-def layout_of(x: Array, tiles: DeviceLayout, min_samples: int) -> BoxLayout | None:
+def layout_of(
+    x: Array, tiles: DeviceLayout, min_samples: int, threads: int
+) -> BoxLayout | None:
     """Return the settings for points `x` (n, d), float64; None: the join `tiles` finds
     clusters of any points.
     """

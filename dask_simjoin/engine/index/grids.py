@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_simjoin.engine.index.screen import JoinSample, dims_to_sweep
+from dask_simjoin.engine.process import shared_out
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 
 KEY_BITS = 62
@@ -346,22 +347,27 @@ def _rows(index: Index, start: int, stop: int, xp: ArrayModule) -> tuple[Array, 
     return index["keys"][first:last], starts[first : last + 1].clip(start, stop)
 
 
-def chosen(index: Index, places: Array, pad: int, xp: ArrayModule = np) -> Index:
+def chosen(index: Index, places: np.ndarray, pad: int, threads: int = 1) -> Index:
     """Return an index of the points at `places`, ascending.
 
     Its "order" has these places instead of positions.
     """
     n = len(places)
-    order = xp.zeros(n + pad, xp.int32)
-    order[:n] = places
-    cols = xp.zeros((len(index["cols"]), n + pad))
-    for column, out in zip(index["cols"], cols, strict=True):
-        column.take(places, out=out[:n], **NO_CHECK.get(xp.__name__, {}))
+    order = np.empty(n + pad, np.int32)
+    cols = np.empty((len(index["cols"]), n + pad))
+    order[n:], cols[:, n:] = 0, 0
+
+    def take(start: int, stop: int) -> None:
+        order[start:stop] = places[start:stop]
+        for column, out in zip(index["cols"], cols, strict=True):
+            column.take(places[start:stop], out=out[start:stop], **NO_CHECK["numpy"])
+
+    shared_out(take, n, threads)
     return {
         "order": order,
         "cols": cols,
         "keys": index["keys"],
-        "starts": xp.searchsorted(places, index["starts"]),
+        "starts": np.searchsorted(places, index["starts"]),
     }
 
 

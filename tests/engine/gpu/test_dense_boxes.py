@@ -29,7 +29,7 @@ def boxes(kernel_folder):
 def layout_for(boxes, x, threshold, norm=2, engine="auto"):
     moments = x.min(0), x.max(0), x.mean(0), x.var(0)
     tiles = make_device_layout(*moments, threshold, engine, norm=norm)
-    return boxes.layout_of(np.asfortranarray(x), tiles, 2)
+    return boxes.layout_of(np.asfortranarray(x), tiles, 2, 1)
 
 
 def found_by(boxes, x, threshold, min_samples, norm=2, engine="auto"):
@@ -205,14 +205,14 @@ def test_what_joins_do_instead(boxes):
     assert layout_for(boxes, x[:, :3], math.inf) is None
     tiles = layout_for(boxes, x[:, :3], 0.01).tiles
     wide = np.asfortranarray([[-1e308] * 3, [1e308] * 3])
-    assert boxes.layout_of(wide, tiles, 2) is None
-    assert boxes.layout_of(x[:0, :3], None, 2) is None
+    assert boxes.layout_of(wide, tiles, 2, 1) is None
+    assert boxes.layout_of(x[:0, :3], None, 2, 1) is None
 
 
 def test_verbs(boxes, monkeypatch):
     """Verbs of pandas frames that use boxes give the same results as without them."""
 
-    def layout_of(x, joined, min_samples):
+    def layout_of(x, joined, min_samples, threads):
         return layout_for(boxes, x, joined.threshold, joined.norm)
 
     rng = np.random.default_rng(6)
