@@ -10,7 +10,7 @@ PARTITION = 1 << 20
 
 BATCH = 1 << 18
 """Rows, pairs or keys that are handled at a time, to limit the memory of temporary
-arrays. Fewer are not worth reading, sorting or packing by another thread.
+arrays. Fewer are not worth reading or packing by another thread.
 """
 
 MIN_PART = 1 << 15

@@ -36,6 +36,15 @@ def test_parts_are_all_there_is(n, number, grain):
     assert 1 <= len(parts) <= number
 
 
+@pytest.mark.parametrize("threads", [1, 3, 100])
+@pytest.mark.parametrize("n", [0, 1, 99, 200, 601, 5000, 1_000_000])
+def test_as_many_threads_as_make_work_short(n, threads):
+    found = process.threads_for(n, threads, 100)
+    took = {k: n / k + (k - 1) * 100 for k in range(1, threads + 1)}
+    assert took[found] == pytest.approx(min(took.values()))
+    assert process.threads_for(n, threads, 0) == max(1, min(n, threads))
+
+
 def test_calls_are_made_at_a_time():
     meet = threading.Barrier(3, timeout=PATIENCE)
     assert sorted(process.together([meet.wait] * 3)) == [0, 1, 2]

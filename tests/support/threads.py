@@ -15,7 +15,7 @@ LITTLE = {
     (process, "FIRST_WORK"): 64,
     (process, "MIN_PART"): 64,
     (process, "BATCH"): 64,
-    (sorting, "BATCH"): 64,
+    (sorting, "MIN_PART"): 64,
     (local, "BATCH"): 64,
     (nearest, "MIN_SEARCHED"): 64,
     (edges, "MIN_PLACES"): 64,

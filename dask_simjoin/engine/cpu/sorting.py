@@ -8,8 +8,8 @@ import itertools
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import pack
-from dask_simjoin.engine.process import shared_out, together
-from dask_simjoin.sizes import BATCH
+from dask_simjoin.engine.process import shared_out, threads_for, together
+from dask_simjoin.sizes import MIN_PART
 
 MAX_PARTS = np.iinfo(np.uint8).max + 1
 """Keys are dealt to at most this many ranges, whose numbers are stored in a byte."""
@@ -17,7 +17,7 @@ MAX_PARTS = np.iinfo(np.uint8).max + 1
 
 def threads_to_sort(keys: int, threads: int) -> int:
     """Return how many of the threads it pays to use for a number of keys."""
-    return max(1, min(threads, keys // BATCH, MAX_PARTS))
+    return min(threads_for(keys, threads, MIN_PART), MAX_PARTS)
 
 
 def dealt(keys: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int]]:

@@ -19,7 +19,7 @@ def little(monkeypatch):
     """Give threads little work, and cut blocks by all three ways."""
     monkeypatch.setattr(process, "MIN_PART", 100)
     monkeypatch.setattr(process, "BATCH", 100)
-    monkeypatch.setattr(sorting, "BATCH", 100)
+    monkeypatch.setattr(sorting, "MIN_PART", 100)
     monkeypatch.setattr(module, "BATCH", 1024)
 
 

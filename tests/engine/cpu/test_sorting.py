@@ -22,7 +22,7 @@ KEYS = {
 @pytest.mark.parametrize("threads", [1, 2, 7, 32])
 @pytest.mark.parametrize("n", [0, 1, 5000])
 def test_runs_of_keys_ascend(part, threads, n, monkeypatch):
-    monkeypatch.setattr(sorting, "BATCH", 100)
+    monkeypatch.setattr(sorting, "MIN_PART", 100)
     monkeypatch.setattr(process, "MIN_PART", 100)
     keys = np.random.default_rng(threads).permutation(n).astype(np.uint64) << 40
     found = sorting.divided(keys.copy(), part, threads) >> 40

@@ -47,7 +47,7 @@ def enormous(rng, n, d):
 @pytest.mark.parametrize("dims", [1, 2, 3, 4])
 @pytest.mark.parametrize(("order", "threads"), [("C", 1), ("F", 1), ("F", 2), ("F", 7)])
 def test_the_index_is_that_of_numpy(points, dims, order, threads, monkeypatch):
-    monkeypatch.setattr(sorting, "BATCH", 100)
+    monkeypatch.setattr(sorting, "MIN_PART", 100)
     monkeypatch.setattr(process, "MIN_PART", 100)
     x = np.asarray(points(np.random.default_rng(dims), 5000, dims), order=order)
     for eps in (1e-3, 0.3):
