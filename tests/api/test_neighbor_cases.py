@@ -1,12 +1,12 @@
-"""Some cases of the programs `tests.checks.neighbor_cases` and
-`tests.checks.unit_cases`.
+"""Some cases of the programs `tests.checks.neighbor_cases`, `tree_cases` and
+`unit_cases`.
 """
 
 import dask
 import numpy as np
 import pytest
 
-from tests.checks import neighbor_cases, unit_cases
+from tests.checks import neighbor_cases, tree_cases, unit_cases
 from tests.support.profiles import every_nth
 
 SEED = 2026
@@ -14,7 +14,7 @@ SEED = 2026
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("case", every_nth(2, range(12)))
-@pytest.mark.parametrize("program", [neighbor_cases, unit_cases])
+@pytest.mark.parametrize("program", [neighbor_cases, tree_cases, unit_cases])
 def test_random_cases(program, case):
     name = program.__name__
     with dask.config.set(scheduler="sync"):
