@@ -73,8 +73,8 @@ class GatedSearch(MethodSearch):
 
 @dataclass(frozen=True)
 class PairsSearch(MethodSearch):
-    """Settings of a search for the nearest rows among the pairs of a join. In many
-    dimensions, its filters are faster than a tree.
+    """Settings of a search for the nearest rows among the pairs of a join. It is faster
+    than a tree if rows have few pairs within the largest distance.
     """
 
     layout: GatedLayout

@@ -167,6 +167,33 @@ def number_of_pairs(
     )
 
 
+def candidates_per_row(
+    first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner
+) -> float:
+    """Estimate from some sample points how many candidates a row of the first table
+    has, if a layout's method finds the pairs that gates decide.
+    """
+    same = second is first
+    some = _probed([first] if same else [first, second])
+    if not all(len(points.x) for points in some):
+        return 0.0
+    each = second.rows / len(some[-1].x) / len(some[0].x)
+    return _joined(some[0], some[-1], layout, joiner).decided * each * (1 + same)
+
+
+def effective_dims(x: np.ndarray) -> float:
+    """Return in how many dimensions points (n, d) vary: from 1 to d, or 0.
+
+    It is the participation ratio of the eigenvalues of their covariance matrix.
+    """
+    x = x[:: max(1, len(x) // SAMPLED)]
+    widest = float(np.ptp(x, axis=0).max(initial=0.0)) if len(x) else 0.0
+    if not 0 < widest < math.inf:
+        return 0.0
+    covariance = np.atleast_2d(np.cov(x / widest, rowvar=False))
+    return float(np.trace(covariance)) ** 2 / float((covariance**2).sum())
+
+
 def _joined(
     first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner
 ) -> Pairs:
@@ -198,15 +225,24 @@ def _pairs_expected(
     most = max(len(points.x) for points in every)
     if most <= SAMPLED:
         return 0.0
+    some = _probed(every, random)
+    found = float(len(_joined(some[0], some[-1], layout, joiner).left))
+    for points, probe in ((first, some[0]), (second, some[-1])):
+        found *= max(1.0, len(points.x) / len(probe.x))
+    return found
+
+
+def _probed(
+    every: list[SamplePoints], random: np.random.Generator | None = None
+) -> list[SamplePoints]:
+    """Return some points of each table: at most `FEW_PROBED` or `SAMPLED`."""
+    most = max(len(points.x) for points in every)
     probe = SAMPLED if most > FEW_POINTS else FEW_PROBED
-    some = [
+    random = random or np.random.default_rng(most)
+    return [
         points.take(random.choice(len(points.x), min(len(points.x), probe), False))
         for points in every
     ]
-    found = float(len(_joined(some[0], some[-1], layout, joiner).left))
-    for points in (first, second):
-        found *= max(1.0, len(points.x) / probe)
-    return found
 
 
 def sample_degrees(

@@ -44,6 +44,8 @@ from dask_simjoin.planning.sample import Moments, merge_moments, near_share
 from dask_simjoin.planning.sample_pairs import (
     Sampled,
     all_pairs,
+    candidates_per_row,
+    effective_dims,
     gather_samples,
     number_of_pairs,
     sample_degrees,
@@ -60,6 +62,12 @@ from dask_simjoin.planning.spatial_chunks import (
 from dask_simjoin.planning.table import TableSummary, summarise_table, summarise_two
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.sizes import SAMPLED
+
+FEW_PAIRS, PLUS = 2, 8
+"""A search for nearest rows with gates visits all pairs if each row has at most
+``FEW_PAIRS * 2**dims * (PLUS + k)`` candidates. A search by a tree is faster than more
+of them; its time grows with the number of dimensions and of neighbors.
+"""
 
 MAX_REGIONS = 1 << 14
 """Largest number of regions of spatial chunks."""
@@ -196,17 +204,26 @@ class JoinStatistics:
         """Choose how chunks are indexed to find nearest neighbors."""
         gates = self.spec.coordinates.gates
         if self.spec.gated:
-            joined = (
-                None
-                if output.max_total == math.inf
-                else self.layout(limit=output.max_total)
-            )
-            if isinstance(joined, GatedLayout) and joined.method == DENSE:
-                return PairsSearch(replace(joined, gates=gates))
+            if output.max_total < math.inf:
+                joined = self.layout(limit=output.max_total)
+                assert isinstance(joined, GatedLayout)
+                if self._has_few_pairs(joined, output):
+                    return PairsSearch(replace(joined, gates=gates))
             return GatedSearch(gates, self.spec.compared, self.spec.norm)
         searcher = searcher_of_library(self.spec.library)
         how = self.spec.norm, self.spec.search.method, self.spec.search.approximate
         return searcher.layout(*self._moments(), self.right.points.x, *how)
+
+    def _has_few_pairs(self, layout: GatedLayout, output: OutputSpec) -> bool:
+        """Return whether visiting all pairs takes less time than a search by a tree."""
+        assert output.k is not None
+        points, joiner = self.left.points, joiner_of_library(self.spec.library)
+        found = candidates_per_row(points, self.right.points, layout, joiner)
+        columns = self.dims - self.spec.words - len(layout.gates.within)
+        few = FEW_PAIRS * (PLUS + output.k)
+        # the logarithm, because the power may overflow
+        dims = effective_dims(points.x[:, :columns])
+        return found <= few or math.log2(found / few) <= dims
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return lower and upper bounds, mean and variance of all points; all 0 if

@@ -179,6 +179,26 @@ def test_nearest_rows_without_a_largest_distance(seed, options, k, two_tables, w
     assert sorted(columns.itertuples(index=False, name=None)) == sorted(nearest)
 
 
+@in_turns(
+    1,
+    options=[OPTIONS[0], ONE_SIDED[0]],
+    bound=[(0.25, "among their pairs"), (9.0, "a tree of boxes")],
+    two_tables=[False, True],
+)
+def test_nearest_rows_are_among_few_pairs_or_in_a_tree(options, bound, two_tables):
+    frame, (most, words) = table(700, 11), bound
+    other = table(600, 12) if two_tables else frame
+    how = ON | options | {"k": 2, "other": other if two_tables else None}
+    assert words in str(frame.simjoin.plan(most, **how))
+    found = frame.simjoin.knn_join(max_distance=most, **how)
+    away = totals(*(side[["x", "y"]].to_numpy() for side in (frame, other)))
+    away[~near(frame, other, most, options)] = np.inf
+    order = np.argsort(away, axis=1, kind="stable")[:, :2]
+    want = np.take_along_axis(away, order, axis=1) < np.inf
+    assert found["right"].tolist() == order[want].tolist()
+    assert found["left"].tolist() == np.nonzero(want)[0].tolist()
+
+
 @in_turns(1, options=[*OPTIONS[:2], ONE_SIDED[0]], way=["plain", "entity", "spatial"])
 def test_a_distance_for_each_row(options, way):
     frame = table(100, 7)

@@ -8,7 +8,7 @@ import pytest
 from dask_simjoin.engine.base import host_joiner
 from dask_simjoin.planning import sample_pairs as module
 from dask_simjoin.planning.sample import Sample
-from dask_simjoin.planning.sample_pairs import gather_samples
+from dask_simjoin.planning.sample_pairs import effective_dims, gather_samples
 from tests.support.frames import planned
 from tests.support.points import frame_of
 
@@ -68,3 +68,14 @@ def test_few_points_tell_how_many_pairs_all_have(eps, monkeypatch):
     assert joined[0] == module.FEW_PROBED
     assert (joined[1] == 3000) == (eps == 0.02)
     assert 1000 < len(found.left) < 2_000_000
+
+
+def test_points_on_a_line_vary_in_one_dimension():
+    rng = np.random.default_rng(2)
+    line = rng.normal(size=(5000, 1)) @ np.array([[1.0, -2.0, 1e150]])
+    assert effective_dims(line) == pytest.approx(1)
+    cube = rng.normal(size=(5000, 3))
+    assert effective_dims(cube) == pytest.approx(3, rel=0.01)
+    assert effective_dims(cube * [1.0, 1.0, 1e-9]) == pytest.approx(2, rel=0.01)
+    assert effective_dims(cube[:, :1]) == pytest.approx(1)
+    assert effective_dims(np.ones((9, 3))) == effective_dims(cube[:0]) == 0

@@ -2,8 +2,8 @@
 
 The rows of a chunk are in the order of a kd tree, which cuts the coordinates and also
 the values of tolerances. So its boxes are narrow in both, and a search skips boxes that
-are too far away, or whose rows no gate allows. In many dimensions, where boxes exclude
-few rows, searches visit the pairs within their largest distance instead.
+are too far away, or whose rows no gate allows. If rows have few pairs within their
+largest distance, searches visit these pairs instead.
 """
 
 from __future__ import annotations

@@ -30,6 +30,9 @@ from dask_simjoin.metrics.norms import Array
 FAN_OUT = 16
 """Rows of a leaf of the tree, and children of each other node."""
 
+LAST = 2**63 - 1
+"""Larger than every row id."""
+
 ROUNDED = 2.0**-30
 """Bounds of quotients are smaller by this share, because their rounding is not
 monotone.
@@ -173,11 +176,11 @@ def search(
         keys[0], ties[0], nodes[0], size = 0.0, 0, top << LEVEL, 1
         while size > 0:
             worst, last = best.d2[row, k - 1], best.names[row, k - 1]
+            if last < 0 or worst > limits.most:
+                worst, last = limits.most, LAST
             # of boxes at the distance of the worst neighbor, only those with a smaller
             # row id can have a neighbor
-            if keys[0] > min(worst, limits.most) or (
-                last >= 0 and keys[0] == worst and ties[0] > last
-            ):
+            if keys[0] > worst or (keys[0] == worst and ties[0] > last):
                 break
             level, number = nodes[0] >> LEVEL, nodes[0] & mask
             pop(keys, ties, nodes, size)
@@ -204,7 +207,7 @@ def search(
                     _least_total(q.rows, i, boxes, b, terms, norm),
                     boxes.least[b],
                 )
-                if key < worst or (key == worst and (last < 0 or tie < last)):
+                if key < worst or (key == worst and tie < last):
                     child = ((level - 1) << LEVEL) | (b - below)
                     push(keys, ties, nodes, size, key, tie, child)
                     size += 1
