@@ -78,7 +78,7 @@ def kd_order(
         )
         _cut_runs(numbers, order[start:stop], sizes[level:], scratch)
 
-    shared_out(cut_blocks, n, threads, int(sizes[level]))
+    shared_out(cut_blocks, n, threads, int(sizes[level]), IN_CACHE)
     return order
 
 
