@@ -21,7 +21,13 @@ from dask_simjoin.planning.entity_chunks import (
 )
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec, making_tasks, parcels
-from dask_simjoin.sizes import HELD_SHARE, NANO, PARTS_PER_THREAD, SAMPLED
+from dask_simjoin.sizes import (
+    HELD_SHARE,
+    NANO,
+    NUMBER_BYTES,
+    PARTS_PER_THREAD,
+    SAMPLED,
+)
 
 
 @dataclass(frozen=True)
@@ -36,8 +42,10 @@ class Rates:
     build: float
     build_number: float
     visit: float  # to find the cells or tiles near a row, without comparing points
-    # to find the tiles near a row, nearest first, in a search for its nearest rows
+    # to find the tiles near a row, nearest first, in a search for its nearest rows: per
+    # row, and in addition per dimension
     search: float
+    search_number: float
     # to compare two points: per pair of points, and in addition per dimension
     compare: float
     compare_number: float
@@ -59,11 +67,22 @@ class Rates:
         return Rates(**steps | {"task": self.task})
 
 
-TILES = Rates(4, 4, 150, 7, 60, 600, 0.03, 0.0025, 10, 0, 30, 12, 1.5e5)
+TILES = Rates(4, 4, 150, 7, 60, 0, 100, 0.03, 0.0025, 10, 0, 30, 12, 1.5e5)
 SWEEP = replace(
     TILES, build=14, build_number=3, visit=25, compare=0, compare_number=0, pair=3
 )
-DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 12, 1e-4, 3.3e-6, 0.01, 0.01, 2, 0.4, 2.5e5)
+DEVICE = Rates(
+    0.1, 0.05, 0.5, 0.08, 0.3, 12, 0, 1e-4, 3.3e-6, 0.01, 0.01, 2, 0.4, 2.5e5
+)
+
+CALL, CALL_ROW = 6e-3, 30.0
+"""Seconds of a join of a few plain rows: to check the options, to plan, to start
+threads and to make the result. And nanoseconds of a single thread for each row: to
+check ids, and to draw and join a sample.
+"""
+
+RESULT_BYTE = 1.2
+"""Nanoseconds to write a byte of the result, beyond the two row numbers of a pair."""
 
 DEVICE_CALL, DEVICE_GRAPH = 0.008, 0.04
 """Seconds of a join of a few rows on a GPU: of a plain frame, and by Dask."""
@@ -190,7 +209,9 @@ class Costs:
         if self.limits.gpu:
             rates = DEVICE.faster(self.speed)
         more = 3.0 ** (self.swept - SWEPT_DIMS) if rates is SWEEP else 1.0
-        visit = rates.search if searched else rates.visit * max(more, 1 / 3)
+        visit = rates.visit * max(more, 1 / 3)
+        if searched:
+            visit = rates.search + rates.search_number * dims
         self.visit = NANO * visit
         self.read = NANO * (rates.read + rates.read_number * dims)
         self.build = NANO * (rates.build + rates.build_number * dims)
@@ -420,10 +441,14 @@ class Costs:
             self.made(chunks) + (self.output.joins * join + apart) / self.limits.threads
         )
 
-    def expected(self, made: float, seconds: np.ndarray) -> float:
-        """Return the seconds from the first task to the last.
+    def expected(
+        self, made: float, seconds: np.ndarray, found: float = 0.0, row_bytes: float = 0
+    ) -> float:
+        """Return the seconds from the first task to the last; of a call, for plain
+        frames.
 
-        `made`: result of `made`.  `seconds`: result of `blocks` or `searches`.
+        `made`: result of `made`.  `seconds`: result of `blocks` or `searches`. `found`,
+        `row_bytes`: rows of the result, and bytes of each.
         """
         threads = self.limits.threads
         share = 1 / threads if self.limits.cluster else _share(threads)
@@ -431,6 +456,10 @@ class Costs:
         fixed = 0.0
         if self.limits.gpu:
             fixed = DEVICE_CALL if self.limits.plain else DEVICE_GRAPH
+        else:
+            work += NANO * RESULT_BYTE * found * max(row_bytes - 2 * NUMBER_BYTES, 0)
+            if self.limits.plain:
+                fixed = CALL + NANO * CALL_ROW * self.rows
         return fixed + made + share * work
 
     def pieces(

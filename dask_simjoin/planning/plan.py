@@ -138,8 +138,8 @@ class Plan:
     result: Result
     memory: Memory
     limits: Limits
-    # expected seconds from the first task to the last; this includes disk traffic, but
-    # not writing pairs
+    # expected seconds from the first task to the last, or of the whole call for plain
+    # frames on a CPU. This includes disk traffic, but not writing pairs
     expected: float
     # expected seconds in one process, if the tasks run on a cluster but the join fits
     # in the memory of this process
@@ -234,7 +234,10 @@ def _make_plan(
         work = _divide_work(statistics, output, cut, result)
         _check_result(statistics, output, cut, result, tables)
         memory = _expect_memory(statistics, output, cut, result, work)
-    seconds = cut.costs.expected(cut.costs.made(cut.chunks), work.seconds)
+    found = _rows_of_result(statistics, output, result)
+    seconds = cut.costs.expected(
+        cut.costs.made(cut.chunks), work.seconds, found, result.pair_bytes
+    )
     return Plan(
         _layout_for(statistics, cut.layout, output, result.estimate),
         tables,
@@ -247,6 +250,15 @@ def _make_plan(
         seconds + memory.disk.seconds,
         _in_one_process(statistics, output, cut, result),
     )
+
+
+def _rows_of_result(
+    statistics: JoinStatistics, output: OutputSpec, result: Result
+) -> float:
+    """Return the expected number of rows of the result; 0 if pairs are not listed."""
+    if output.k is not None:
+        return rows_found(statistics.rows, output.k) * output.with_ids
+    return result.estimate.total * directions(statistics.spec) * output.materialise
 
 
 def _in_one_process(

@@ -148,7 +148,7 @@ class PlanReport(BlockReport):
         Description of how rows are searched within chunks.
     seconds : float
         Estimated time from the first task to the last, on idle cores of our benchmark
-        CPU.
+        CPU. For pandas, it is the time of the whole call.
     one_process_seconds : float or None
         Estimated time in this process without the cluster. None if there is no cluster,
         if the tasks run on GPUs, or if rows and result may not fit in the memory of

@@ -5,9 +5,15 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from dask_simjoin.planning.costs import TOGETHER, Costs
+from dask_simjoin.planning.costs import (
+    CALL,
+    CALL_ROW,
+    RESULT_BYTE,
+    TOGETHER,
+    Costs,
+)
 from dask_simjoin.planning.limits import Limits
-from dask_simjoin.planning.outputs import COUNTS, ROW_COUNTS, OutputSpec
+from dask_simjoin.planning.outputs import COUNTS, PAIRS, ROW_COUNTS, OutputSpec
 
 
 class Chunks(NamedTuple):
@@ -192,6 +198,22 @@ def test_what_is_read_and_searched_is_shared_by_threads(cluster):
     assert np.isclose(share * reading[0], reading[1]) and reading[1] > 0
     assert np.isclose(one.expected(1.0, seconds) - reading[0], 9.0)
     assert np.isclose(four.expected(1.0, seconds) - reading[1], 1.0 + 8 * share)
+
+
+def test_a_call_with_few_plain_rows_takes_milliseconds_and_more_with_many_pairs():
+    plain, lazy = (
+        Costs("sweep", 2, (0.1, 0.1), 1e4, PAIRS, Limits(1, plain=plain))
+        for plain in (True, False)
+    )
+    work = np.array([1e-4])
+    more = plain.expected(0.0, work) - lazy.expected(0.0, work)
+    assert np.isclose(more, CALL + 1e4 * CALL_ROW * 1e-9)
+    numbers, distances, texts = (
+        plain.expected(0.0, work, 1e6, size) for size in (16, 24, 48)
+    )
+    assert numbers == plain.expected(0.0, work)
+    assert np.isclose(distances - numbers, 8e6 * RESULT_BYTE * 1e-9)
+    assert np.isclose(texts - numbers, 4 * (distances - numbers))
 
 
 def test_pairs_are_counted_if_that_is_as_cheap_as_the_rest_of_planning():
