@@ -146,6 +146,7 @@ follow_imports = normal
 """The settings of mypy, which would read libraries for several seconds."""
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_checkers_know_results(tmp_path, checker):

@@ -24,7 +24,7 @@ from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows, of_all_norms
 from tests.support.oracle import totals
 from tests.support.points import without_overflow
-from tests.support.profiles import examples
+from tests.support.profiles import chosen, every_nth, examples, in_turns
 
 METRICS = [("euclidean", 2), *ENGINE]
 
@@ -144,7 +144,7 @@ def test_distances_that_are_rounded_to_one_number_are_in_order_of_their_squares(
     assert squares[0, 1] == 1 + 2 * u * u > squares[2, 3] == 1 + u * u
 
 
-@pytest.mark.parametrize("n", [1, 10, 3000])
+@pytest.mark.parametrize("n", every_nth(2, [1, 10, 3000]))
 def test_more_duplicates_than_pairs_asked_for(n):
     df = pd.DataFrame(np.zeros((20_000, 2)))
     found = df.simjoin.closest_pairs(n)
@@ -153,8 +153,7 @@ def test_more_duplicates_than_pairs_asked_for(n):
     assert listed(found) == [(0, k + 1, 0.0) for k in range(n)]
 
 
-@pytest.mark.parametrize("rows", [0, 1])
-@pytest.mark.parametrize("lazy", [False, True])
+@in_turns(1, rows=[0, 1], lazy=[False, True])
 def test_too_few_rows_for_a_pair(rows, lazy):
     df = pd.DataFrame({"x": np.zeros(rows), "name": ["a"] * rows})
     other = pd.DataFrame({"x": [1.0, 2.0]})
@@ -335,7 +334,7 @@ def test_no_partitioning_changes_the_pairs_of_groups(case, data):
     assert listed(found) == expected
 
 
-@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("lazy", chosen([False, True], [True]))
 def test_pairs_of_each_group_within_a_largest_distance(lazy):
     df = pd.DataFrame(
         {"x": [0.0, 1.0, 1.5, 9.0, 9.0, 20.0, 30.0], "g": list("aaabbcc"), "h": 1}
@@ -465,7 +464,7 @@ def test_repeated_ids_are_refused(lazy):
         len(frame.simjoin.closest_pairs(1))
 
 
-@pytest.mark.parametrize("step", ["sort_values", "merge"])
+@pytest.mark.parametrize("step", every_nth(2, ["sort_values", "merge"]))
 def test_rows_whose_order_differs_between_two_computations(step):
     """Shuffles on disk do not fix the order of rows with equal keys, and the result
     needs the rows twice.

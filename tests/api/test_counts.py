@@ -108,8 +108,7 @@ def points():
     return frame.assign(name=[f"row {k}" for k in range(len(frame))]), 0.25
 
 
-@pytest.mark.parametrize("partitioning", [None, "entity", "spatial", "replicated"])
-@pytest.mark.parametrize("mode", MODES)
+@in_turns(1, partitioning=[None, "entity", "spatial", "replicated"], mode=list(MODES))
 def test_rows_left_out_are_empty(points, partitioning, mode):
     frame, eps = points
     options = {"id": "name", "dropna": True, "mode": mode, "include_self": True}

@@ -137,8 +137,7 @@ def test_columns_of_other_names_and_ids_that_are_not_coordinates():
     assert found.tolist() == [2, 0]
 
 
-@pytest.mark.parametrize("way", ["plain", "entity", "spatial"])
-@pytest.mark.parametrize("eps", [0.5, [0.5, 1.0]])
+@in_turns(1, way=["plain", "entity", "spatial"], eps=[0.5, [0.5, 1.0]])
 def test_empty_tables_and_tables_that_do_not_meet(way, eps):
     left, right = table(20, 5), table(10, 6).assign(x=50.0)
     for first, second in ((left, right), (left, right[:0]), (left[:0], right)):

@@ -15,7 +15,7 @@ from dask_simjoin.neighbors import (
     RadiusNeighborsTransformer,
 )
 from tests.support.oracle import in_unit
-from tests.support.profiles import in_turns
+from tests.support.profiles import chosen, in_turns
 
 SPHERE = {"on": ["lat", "lon"], "metric": "haversine"}
 SIZES = {
@@ -400,7 +400,7 @@ def test_projected_points(tmp_path):
     )
 
 
-@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("lazy", chosen([False, True], [True]))
 def test_pairs_of_groups(lazy):
     frame = places(60, 16).assign(g=np.arange(60) % 4)
     table = dd.from_pandas(frame, npartitions=3) if lazy else frame

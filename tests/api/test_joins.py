@@ -35,7 +35,7 @@ from tests.support.oracle import (
     totals,
 )
 from tests.support.points import cases, frame_of
-from tests.support.profiles import examples, in_turns
+from tests.support.profiles import every_nth, examples, in_turns
 
 
 def table(n, dims, seed, text=False):
@@ -184,7 +184,7 @@ def test_any_rows_of_any_metric(case, data):
         )
 
 
-@in_turns(1, how=LAYOUTS, columns=[(1, False), (2, True), (5, False)])
+@in_turns(1, how=every_nth(2, LAYOUTS), columns=[(1, False), (2, True), (5, False)])
 def test_attributes_of_both_rows(columns, how):
     dims, text = columns
     left, right = table(200, dims, 1, text), table(90, dims, 2, text)
@@ -220,7 +220,9 @@ def test_attributes_of_both_rows(columns, how):
     assert (pairs.own2.to_numpy() == right.own2.loc[pairs.right].to_numpy()).all()
 
 
-@pytest.mark.parametrize("how", LAYOUTS, ids=lambda how: "-".join(map(str, how)))
+@pytest.mark.parametrize(
+    "how", every_nth(2, LAYOUTS), ids=lambda how: "-".join(map(str, how))
+)
 def test_rows_in_no_pair(how):
     left, right = table(200, 2, 1), table(60, 2, 2)
     left.iloc[5, 0] = left.iloc[9, 1] = 1e9  # far from everything
@@ -275,7 +277,7 @@ def test_messages_name_the_tables_of_the_call(lazy):
             value(a.simjoin.join(b, 1.0, how="outer"))
 
 
-@in_turns(1, how=LAYOUTS, dims=[2, 5])
+@in_turns(1, how=every_nth(2, LAYOUTS), dims=[2, 5])
 def test_radii_are_those_of_left_rows(dims, how):
     left, right = table(200, dims, 1), table(90, dims, 2)
     left["r"] = np.random.default_rng(3).choice([0.0, 0.5, 1.0, 2.0, 4.0], 200)
@@ -436,8 +438,7 @@ def test_rows_without_coordinates_have_no_match():
         )
 
 
-@pytest.mark.parametrize("empty", ["left", "right", "both"])
-@pytest.mark.parametrize("lazy", [False, True])
+@in_turns(1, empty=["left", "right", "both"], lazy=[False, True])
 def test_empty_tables(empty, lazy):
     left, right = table(20, 2, 1), table(20, 2, 2)
     left = left.iloc[:0] if empty in ("left", "both") else left

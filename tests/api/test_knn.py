@@ -32,7 +32,7 @@ from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows, metric_cases, of_all_norms
 from tests.support.oracle import distances, totals
 from tests.support.points import cases, frame_of, without_overflow
-from tests.support.profiles import examples
+from tests.support.profiles import every_nth, examples, in_turns
 
 
 def nearest(left, right, k, on, bound=math.inf, metric="euclidean", p=2):
@@ -108,7 +108,7 @@ def test_any_rows_of_any_metric(case, data):
     assert_nearest(without_overflow(x, p), eps, data, metric, p)
 
 
-@pytest.mark.parametrize(("metric", "p"), of_all_norms(ENGINE))
+@pytest.mark.parametrize(("metric", "p"), every_nth(2, of_all_norms(ENGINE)))
 def test_ties_are_in_the_order_of_the_frame(metric, p):
     """However its rows are dealt to chunks."""
     x = make_rows(metric, 30, 2, np.random.default_rng(2))
@@ -356,9 +356,7 @@ def test_results_beyond_the_limit_are_refused():
         assert len(lazy.simjoin.k_distances(100)) == 2000
 
 
-@pytest.mark.parametrize("how", ["inner", "left"])
-@pytest.mark.parametrize("two", [False, True])
-@pytest.mark.parametrize("at_once", [False, True])
+@in_turns(2, how=["inner", "left"], two=[False, True], at_once=[False, True])
 def test_each_part_of_a_chunk_is_one_partition(how, two, at_once, monkeypatch):
     # on a cluster, tasks search the parts of a chunk
     monkeypatch.setattr(searches, "_is_at_once", lambda *_: at_once)

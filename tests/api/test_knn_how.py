@@ -16,7 +16,7 @@ from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows, of_all_norms
 from tests.support.oracle import distances, totals
 from tests.support.points import cases, frame_of, without_overflow
-from tests.support.profiles import examples, in_turns
+from tests.support.profiles import every_nth, examples, in_turns
 
 PARTITIONINGS = ["entity", "spatial", "auto"]
 
@@ -116,8 +116,7 @@ def test_any_points(case, data):
     check_drawn(case, data, most=most)
 
 
-@pytest.mark.parametrize("partitioning", ["plain", "entity", "spatial"])
-@pytest.mark.parametrize("two", [False, True])
+@in_turns(1, partitioning=["plain", "entity", "spatial"], two=[False, True])
 def test_kept_columns_and_ids(partitioning, two):
     rng = np.random.default_rng(3)
     left = frame_of(rng.integers(0, 40, (150, 2)) * 1.0).assign(
@@ -258,7 +257,7 @@ def test_any_points_with_a_smallest_distance(case, data):
     check_drawn(case, data, least=least, most=most)
 
 
-@in_turns(1, bounds=[(3.0, None), (3.0, 4.0), (2.0, 2.0)], dims=[2, 24])
+@in_turns(1, bounds=every_nth(3, [(3.0, None), (3.0, 4.0), (2.0, 2.0)]), dims=[2, 24])
 def test_many_rows_are_too_near(dims, bounds):
     """Rows on a lattice with many copies: whole tiles are nearer, and ties are at the
     bounds.

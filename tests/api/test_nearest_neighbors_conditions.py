@@ -11,6 +11,7 @@ from dask_simjoin.neighbors import (
     RadiusNeighborsTransformer,
 )
 from tests.cluster.test_estimators_conditions import APART, AWAY, DISTANCES, X
+from tests.support.profiles import in_turns
 
 EARLIER = (X[None, :, 2] - X[:, None, 2] <= 0) & (APART[..., 2] <= 0.5)
 EVERY = {
@@ -19,8 +20,7 @@ EVERY = {
 }
 
 
-@pytest.mark.parametrize("new", [False, True])
-@pytest.mark.parametrize("case", EVERY)
+@in_turns(1, new=[False, True], case=list(EVERY))
 def test_neighbors(case, new):
     options, away = EVERY[case]
     away = np.where(away <= 0.25, away, np.inf)

@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 
 from tests.checks import neighbor_cases, tree_cases, unit_cases
-from tests.support.profiles import every_nth
+from tests.support.profiles import every_nth, in_turns
 
 SEED = 2026
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("case", every_nth(2, range(12)))
-@pytest.mark.parametrize("program", [neighbor_cases, tree_cases, unit_cases])
+@in_turns(
+    1,
+    case=every_nth(2, range(12)),
+    program=[neighbor_cases, tree_cases, unit_cases],
+)
 def test_random_cases(program, case):
     name = program.__name__
     with dask.config.set(scheduler="sync"):

@@ -13,7 +13,7 @@ from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows, of_all_norms
 from tests.support.oracle import in_unit, totals
 from tests.support.points import without_overflow
-from tests.support.profiles import examples
+from tests.support.profiles import every_nth, examples, in_turns
 
 
 def wanted(left, right, k, metric="euclidean", p=2, least=0.0, most=None, size=None):
@@ -43,7 +43,7 @@ def rows_of(found):
     return list(found.itertuples(index=False, name=None))
 
 
-@pytest.mark.parametrize(("metric", "p"), of_all_norms(ENGINE))
+@pytest.mark.parametrize(("metric", "p"), every_nth(2, of_all_norms(ENGINE)))
 @settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_any_rows(metric, p, data):
@@ -173,8 +173,7 @@ def test_refusals():
             LATTICE.simjoin.knn_join(k=1, ties="all", **options)
 
 
-@pytest.mark.parametrize("far", [None, 1.0])
-@pytest.mark.parametrize("k", [1, 3])
+@in_turns(1, far=[None, 1.0], k=[1, 3])
 def test_left_joins_keep_rows_without_coordinates(k, far):
     rng = np.random.default_rng(5)
     frame = pd.DataFrame({"x": rng.integers(0, 30, 40).astype(float), "name": "a"})

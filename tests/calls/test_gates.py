@@ -20,7 +20,7 @@ from dask_simjoin.errors import (
     UnitsWarning,
 )
 from tests.support.oracle import as_set, totals
-from tests.support.profiles import examples, in_turns
+from tests.support.profiles import every_nth, examples, in_turns
 from tests.support.random_conditions import Conditions
 
 START = pd.Timestamp("2024-03-01 12:00:00.000000001")
@@ -81,7 +81,7 @@ OPTIONS = [
 ON = {"on": ["x", "y"]}
 
 
-@in_turns(1, options=OPTIONS, way=["plain", "entity", "spatial"])
+@in_turns(1, options=every_nth(2, OPTIONS), way=["plain", "entity", "spatial"])
 def test_verbs_of_one_table(options, way):
     frame = table(160, len(way))
     lazy, how = laid(frame, way)
@@ -112,7 +112,7 @@ ONE_SIDED = [
 ]
 
 
-@in_turns(1, options=ONE_SIDED, way=["plain", "entity", "spatial"])
+@in_turns(1, options=every_nth(2, ONE_SIDED), way=["plain", "entity", "spatial"])
 def test_ranges_are_for_the_right_row_minus_the_left_row(options, way):
     frame, other = table(120, 3), table(90, 4)
     other["t"] = other["t"].astype("datetime64[ns]").dt.floor("us").dt.as_unit("us")

@@ -16,7 +16,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.errors import ColumnError
 from tests.support.frames import computed, split
-from tests.support.profiles import everything, in_turns
+from tests.support.profiles import every_nth, everything, in_turns
 
 DAYS = [
     datetime.date(2020, 1, 1),
@@ -133,7 +133,7 @@ def frame_of(column):
     return pd.DataFrame({"x": np.zeros(len(column)), "g": column})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", every_nth(2, KINDS))
 def test_plain_frames_of_any_two_dtypes(kind):
     """Those that come later, too, so that each two meet one way round or the other; by
     default one of five.
@@ -166,7 +166,9 @@ PAIRED = [
 ]
 
 
-@in_turns(2, kinds=PAIRED, lazy=["left", "right", "both"], convert=[True, False])
+@in_turns(
+    2, kinds=every_nth(2, PAIRED), lazy=["left", "right", "both"], convert=[True, False]
+)
 def test_frames_of_dask_compare_what_they_hold(kinds, lazy, convert):
     """Objects are texts where Dask makes texts of them: those of a plain table become
     such, too.
@@ -186,6 +188,7 @@ def test_frames_of_dask_compare_what_they_hold(kinds, lazy, convert):
         check(*tables, equal(*map(texts, sides)) if as_texts else equal(*sides))
 
 
+@pytest.mark.slow
 def test_verbs_of_two_tables_compare_dates_of_dask_with_plain_ones():
     plain = frame_of(objects(*DAYS)).dropna()
     lazy = dd.from_pandas(plain, npartitions=2)

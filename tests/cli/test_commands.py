@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from dask_simjoin.cli import commands, running
 from dask_simjoin.cli.main import CODES, cli
 from dask_simjoin.cli.tables import OutputWriter
-from tests.support.profiles import in_turns
+from tests.support.profiles import every_nth, in_turns
 
 
 def run(*words, code=0, text=None):
@@ -70,7 +70,7 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.parametrize(("tables", "output"), READ + WRITTEN)
+@pytest.mark.parametrize(("tables", "output"), every_nth(2, READ + WRITTEN))
 def test_what_is_written_are_the_pairs_of_the_verb(points, tables, output, tmp_path):
     points.to_csv("tables.csv", index=False)
     points.to_csv("tables.tsv", index=False, sep="\t")
@@ -277,13 +277,16 @@ def test_rows_without_coordinates_are_reported(
 
 @pytest.mark.parametrize(
     ("how", "rows", "left", "right"),
-    [
-        ("inner", 1, "left out", "left out"),
-        ("left", 4, "kept", "left out"),
-        ("right", 2, "left out", "kept, but not compared,"),
-        ("outer", 5, "kept", "kept, but not compared,"),
-        ("leftanti", 3, "kept", "left out"),
-    ],
+    every_nth(
+        2,
+        [
+            ("inner", 1, "left out", "left out"),
+            ("left", 4, "kept", "left out"),
+            ("right", 2, "left out", "kept, but not compared,"),
+            ("outer", 5, "kept", "kept, but not compared,"),
+            ("leftanti", 3, "kept", "left out"),
+        ],
+    ),
 )
 def test_rows_of_two_tables_without_coordinates(
     how, rows, left, right, tmp_path, monkeypatch
@@ -485,7 +488,7 @@ def test_a_cluster_that_is_there(points, two_workers):
     assert json.loads(ran.stdout)["command"] == "self-join"
 
 
-@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("live", every_nth(2, [True, False]))
 def test_progress_tells_tasks_and_rows(points, monkeypatch, live):
     monkeypatch.setattr(running, "_live", lambda: live)
     monkeypatch.setattr(running, "LINE_SECONDS", 0.0)
@@ -533,27 +536,30 @@ KNN = ("knn", "points", "--k", "3")
 @in_turns(
     1,
     output=["out.csv", "out.parquet", "out/"],
-    command=[
-        (("self-join", "points", "--eps", "0.1", *ALOUD), True),
-        (
+    command=every_nth(
+        2,
+        [
+            (("self-join", "points", "--eps", "0.1", *ALOUD), True),
             (
-                "join",
-                "points",
-                "--other",
-                "points",
-                "--eps",
-                "0.01",
-                "--how",
-                "left",
-                *ALOUD,
+                (
+                    "join",
+                    "points",
+                    "--other",
+                    "points",
+                    "--eps",
+                    "0.01",
+                    "--how",
+                    "left",
+                    *ALOUD,
+                ),
+                True,
             ),
-            True,
-        ),
-        ((*KNN, *ALOUD), True),
-        ((*KNN, "--other", "points", "--mutual", *ALOUD), False),
-        (("closest-pairs", "points", "--n", "7", *ALOUD), False),
-        (("dedup", "points", "--eps", "0.1", *ALOUD), True),
-    ],
+            ((*KNN, *ALOUD), True),
+            ((*KNN, "--other", "points", "--mutual", *ALOUD), False),
+            (("closest-pairs", "points", "--n", "7", *ALOUD), False),
+            (("dedup", "points", "--eps", "0.1", *ALOUD), True),
+        ],
+    ),
 )
 def test_written_rows_are_counted(points, command, output):
     """Unless that would need another pass over the output, which only `dedup` is worth."""
@@ -578,6 +584,7 @@ def test_time_to_compile_is_mentioned(points, compiled, monkeypatch):
     assert re.search(rf"Wrote o\.csv in \d+\.\d s{part}\.\n$", ran.stderr)
 
 
+@pytest.mark.slow
 def test_columns_with_different_names_in_two_tables(points):
     one = pd.DataFrame({"x": [0.0, 1, 2, 3], "y": [0.0, 1, 2, 3], "a=b": [7, 8, 9, 9]})
     one["s"] = [1, 1, 2, 2]

@@ -11,6 +11,7 @@ from dask_simjoin.cli import csv_records
 from dask_simjoin.cli.csv_records import quote_toggles
 from tests.cli.test_commands import run
 from tests.support.csv_tables import GOOD, NEAR, read, write
+from tests.support.profiles import in_turns
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -38,8 +39,7 @@ def test_quotes_that_are_never_closed_are_refused():
     assert 'a.csv, line 3: a quote (") begins a cell and is never closed.' in said
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-8-sig"])
-@pytest.mark.parametrize("size", [40, 10**6])
+@in_turns(1, encoding=["latin-1", "cp1252", "utf-16", "utf-8-sig"], size=[40, 10**6])
 def test_encodings(encoding, size, monkeypatch):
     monkeypatch.setattr(csv_records, "BLOCK_BYTES", size)
     text = "größe,x\n" + "".join(f"café {n},{n}\n" for n in range(30))

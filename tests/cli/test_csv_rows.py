@@ -11,6 +11,7 @@ from dask_simjoin.cli.csv_files import CsvFormat
 from dask_simjoin.cli.csv_types import CsvColumns
 from tests.cli.test_commands import run
 from tests.support.csv_tables import GOOD, NEAR, SYNC, write
+from tests.support.profiles import in_turns
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -62,8 +63,7 @@ def test_texts_with_a_comma_at_the_end_of_each_row_are_refused(command):
     assert run(*words, "--bad-rows", "skip").stdout.split()[-1] == "0"
 
 
-@pytest.mark.parametrize("rows", [3, 6_000])
-@pytest.mark.parametrize("cell", ["north", "1,5", " ", "0x10", "1_000", "12:30"])
+@in_turns(1, rows=[3, 6_000], cell=["north", "1,5", " ", "0x10", "1_000", "12:30"])
 def test_cells_that_are_not_numbers_are_refused(rows, cell):
     """Wherever they are: among the first rows, or below them."""
     lines = [f"{n},{n}" for n in range(rows)]
@@ -164,8 +164,7 @@ def test_impossible_places_are_named(id):
     assert "99.5 in b.csv, line 3." in said and "bad-rows" not in said
 
 
-@pytest.mark.parametrize("separator", [";", ",", "\t"])
-@pytest.mark.parametrize("way", ["fast", "as texts", "below"])
+@in_turns(1, separator=[";", ",", "\t"], way=["fast", "as texts", "below"])
 def test_decimal_commas(separator, way):
     quote = '"' * (separator == ",")
     row = f"{{}}{separator}{quote}{{}}{quote}{separator}{{}}".format

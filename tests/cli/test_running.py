@@ -265,6 +265,7 @@ def test_threads_are_those_of_dask():
         assert dask.config.get("pool")._max_workers == 3
 
 
+@pytest.mark.slow
 def test_threads_of_started_workers(monkeypatch):
     asked = {}
 

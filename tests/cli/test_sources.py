@@ -8,6 +8,7 @@ import pytest
 
 from dask_simjoin.cli import csv_records, csv_rows, sources
 from tests.cli.test_commands import ON, in_order, pairs_of, run
+from tests.support.profiles import in_turns
 
 MIXED = {
     "integers, floats": (["1", "2"], ["0.5", "3"], np.float64, [1, 2, 0.5, 3]),
@@ -97,8 +98,7 @@ def test_tables_that_cannot_be_read(points, tmp_path, name):
     assert f"Error: {name} cannot be read: " in ran.stderr
 
 
-@pytest.mark.parametrize("second", ["b.csv", "b.tsv", "b.csv.gz"])
-@pytest.mark.parametrize("case", MIXED)
+@in_turns(1, second=["b.csv", "b.tsv", "b.csv.gz"], case=list(MIXED))
 def test_columns_whose_types_differ_among_files(case, second, tmp_path):
     """Floats take integers, texts take all others, and what is the same everywhere
     stays.

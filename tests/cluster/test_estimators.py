@@ -256,6 +256,7 @@ def test_names_of_columns():
     assert lazy.feature_names_in_.tolist() == ["x", "y"]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_without_scikit_learn():
     """It is optional, and not imported before an estimator is asked for."""

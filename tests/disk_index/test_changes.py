@@ -8,6 +8,7 @@ from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.graph import spec_of
 from dask_simjoin.disk_index.pair_files import found_pairs
 from tests.support.oracle import brute_force, distances
+from tests.support.profiles import every_nth
 from tests.support.stored import KEPT, Stored
 
 pytestmark = pytest.mark.usefixtures("in_this_thread")
@@ -89,10 +90,13 @@ RARE = ("far from 0", "manhattan", "minkowski", "chebyshev", "one column", "all"
 
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, marks=pytest.mark.slow if case in RARE else ())
-        for case in CASES
-    ],
+    every_nth(
+        2,
+        [
+            pytest.param(case, marks=pytest.mark.slow if case in RARE else ())
+            for case in CASES
+        ],
+    ),
 )
 def test_pairs_that_came_and_went(case, tmp_path, small_tasks):
     points, eps, how = CASES[case]

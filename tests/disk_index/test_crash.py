@@ -61,8 +61,8 @@ def unordered(model):
 def test_an_update_that_is_killed_is_done_or_not(tmp_path):
     """At whatever operation; and the same batch again gives what it would have given."""
     every = folders(tmp_path, "update")
-    # every third operation by default, and the last one
-    every = [*every[: -1 : 1 if everything() else 3], every[-1]]
+    # every sixth operation by default, and the last one
+    every = [*every[: -1 : 1 if everything() else 6], every[-1]]
     seen = []
     for path in every:
         index = dask_simjoin.open_index(path)

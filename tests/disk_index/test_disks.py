@@ -14,6 +14,7 @@ import dask_simjoin
 from dask_simjoin.disk_index.files import EVERY_FOLDER, FOLDERS
 from dask_simjoin.errors import IndexFormatError, SimJoinError
 from tests.checks.index_damage import forget
+from tests.support.profiles import in_turns
 from tests.support.stored import rows_on_a_line
 
 pytestmark = pytest.mark.usefixtures("in_this_thread")
@@ -108,8 +109,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("folder", ["rows", "boxes", "keys", "pairs", "deleted"])
+@in_turns(1, kind=list(KINDS), folder=["rows", "boxes", "keys", "pairs", "deleted"])
 def test_files_that_are_not_regular_are_refused(kind, folder, path):
     for file in sorted((path / folder).iterdir()):
         file.rename(path.parent / file.name)

@@ -9,6 +9,7 @@ from dask_simjoin.disk_index.snapshots import last_version
 from dask_simjoin.errors import OptionError
 from dask_simjoin.sizes import FEW
 from tests.support.oracle import as_set
+from tests.support.profiles import every_nth
 
 pytestmark = pytest.mark.usefixtures("in_this_thread")
 
@@ -81,7 +82,7 @@ def test_a_week_of_updates_then_optimize_is_a_full_build(tmp_path, monkeypatch):
         assert not rest.any()
 
 
-@pytest.mark.parametrize("policy", ["never", "always", 1.5, "auto"])
+@pytest.mark.parametrize("policy", every_nth(2, ["never", "always", 1.5, "auto"]))
 def test_policies(policy, tmp_path, monkeypatch):
     monkeypatch.setattr(
         maintenance, "COMMIT", 20 * maintenance.OPEN_COST

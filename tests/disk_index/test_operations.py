@@ -9,13 +9,13 @@ import pytest
 
 from tests.checks.index_operations import run
 from tests.support.paths import ROOT
-from tests.support.profiles import chosen
+from tests.support.profiles import chosen, everything
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("store_pairs", chosen([False, True], [True]))
 def test_what_writers_were_told_is_there(store_pairs):
-    counts = run(30, 7, store_pairs, keep=3)
+    counts = run(30 if everything() else 20, 7, store_pairs, keep=3)
     assert counts["versions read"] and counts["vacuums"] and counts["versions"] > 5
 
 

@@ -32,7 +32,7 @@ def in_order(pairs):
     return pairs.compute().sort_values(["left", "right"], ignore_index=True)
 
 
-@pytest.mark.parametrize("case", chosen(list(CASES), FEW))
+@pytest.mark.parametrize("case", chosen(list(CASES), FEW[:1]))
 def test_they_are_those_that_are_found(case, tmp_path, monkeypatch):
     """With their dtypes, distances and what is kept; after rows came, went and were put
     in order, too.

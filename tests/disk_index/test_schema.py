@@ -16,7 +16,7 @@ from dask_simjoin.disk_index.files import FOLDERS, read_anew
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.errors import ColumnError, DuplicateIdError
 from tests.support.oracle import as_set
-from tests.support.profiles import everything
+from tests.support.profiles import every_nth, everything
 
 
 def frame(ids, x=0.0):
@@ -147,7 +147,10 @@ OLD = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[OLD] * (kind == "times")) for kind in DTYPES]
+    "kind",
+    every_nth(
+        2, [pytest.param(kind, marks=[OLD] * (kind == "times")) for kind in DTYPES]
+    ),
 )
 def test_equal_ids_of_other_dtypes_are_the_same(kind, tmp_path):
     values, dtypes = DTYPES[kind]

@@ -106,7 +106,7 @@ def every(server, name, mode, step):
 
 @pytest.mark.processes
 def test_an_update_that_is_killed_is_done_or_not(server):
-    assert every(server, "update", "kill", 37 if everything() else 74) == {3, 4}
+    assert every(server, "update", "kill", 37 if everything() else 111) == {3, 4}
 
 
 @pytest.mark.slow

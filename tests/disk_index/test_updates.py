@@ -17,6 +17,7 @@ from dask_simjoin.disk_index.maintenance import COMMIT, OPEN_COST, REWRITE
 from tests.disk_index.test_index import GONE, KNOWN, N, points, table
 from tests.support.frames import lay
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
+from tests.support.profiles import every_nth
 
 METRICS = {
     "euclidean": (2, 2.0),
@@ -29,7 +30,7 @@ METRICS = {
 }
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("metric", every_nth(2, METRICS))
 def test_every_metric(metric, tmp_path):
     """Some rows come and others go, and the index tells the pairs and their distances
     before and after.
@@ -136,7 +137,9 @@ NAMES = {
 
 @pytest.mark.parametrize(
     ("kind", "column"),
-    [*((kind, True) for kind in NAMES), ("negative", False), ("texts", False)],
+    every_nth(
+        2, [*((kind, True) for kind in NAMES), ("negative", False), ("texts", False)]
+    ),
 )
 def test_ids_of_every_kind(kind, column, tmp_path):
     """As a column, or as the frame's index: their dtype, look-ups, and refusals that
@@ -642,7 +645,7 @@ BATCH = pd.DataFrame(
 )
 
 
-@pytest.mark.parametrize("kind", ["int64", "str"])
+@pytest.mark.parametrize("kind", every_nth(2, ["int64", "str"]))
 def test_a_batch_name_with_other_rows_is_refused(kind, tmp_path):
     """The same rows are known in any order, partitions and dtypes; other rows would be
     lost.

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.cluster import cluster_optics_dbscan
-from tests.support.profiles import in_turns
+from tests.support.profiles import every_nth, in_turns
 
 ON = ["x", "y"]
 
@@ -51,7 +51,7 @@ def write(folder, files, columns):
     1,
     kind=["counting", "restarting", "dask"],
     filesystem=["fsspec", "arrow"],
-    verb=list(VERBS),
+    verb=every_nth(2, VERBS),
 )
 def test_beside_a_frame_of_merged_partitions(written, kind, filesystem, verb):
     ddf = dd.read_parquet(written / kind, filesystem=filesystem)

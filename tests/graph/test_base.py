@@ -16,6 +16,7 @@ from dask_simjoin.graph.dask_private import (
     FILTER_MODULES,
 )
 from dask_simjoin.sizes import HELD_PER_THREAD
+from tests.support.profiles import every_nth
 
 RIGHT = pd.DataFrame({"k": [0, 1], "z": [1.0, 2.0]})
 PLAIN = {
@@ -43,7 +44,7 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("use", PLAIN)
+@pytest.mark.parametrize("use", every_nth(2, PLAIN))
 def test_plain_filters_move_as_without_this_package(use, monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
     made = pd.DataFrame({"x": rng.normal(size=40), "k": rng.integers(0, 4, 40)})

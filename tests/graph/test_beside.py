@@ -11,6 +11,7 @@ import pytest
 from dask_simjoin.cluster import cluster_optics_dbscan
 from dask_simjoin.graph.aligned import Beside
 from tests.support import profiles
+from tests.support.profiles import every_nth, in_turns
 
 ROWS, ON = 48, ["x", "y"]
 OTHER = pd.DataFrame({"x": [0.0, 3.0, 5.0], "y": [1.0, 3.0, 2.0]})
@@ -187,7 +188,7 @@ def check(frame, use, after):
 AFTER_ALL = AFTER | BY_PARTITION
 
 
-@profiles.in_turns(1, after=list(AFTER_ALL), before=[*BEFORE, *MOVED])
+@profiles.in_turns(1, after=list(AFTER_ALL), before=every_nth(2, [*BEFORE, *MOVED]))
 def test_filters_by_counts(sources, before, after):
     check((BEFORE | MOVED)[before](sources["repeating"]), "filter by counts", after)
 
@@ -196,7 +197,7 @@ def test_filters_by_counts(sources, before, after):
     1,
     source=FILES,
     before=["filter", "range", "reset_index", "repartition"],
-    after=list(AFTER),
+    after=every_nth(2, AFTER),
 )
 def test_filters_of_files_by_counts(sources, source, before, after):
     check(BEFORE[before](sources[source]), "filter by counts", after)
@@ -206,14 +207,16 @@ def test_filters_of_files_by_counts(sources, source, before, after):
     1,
     after=["len", "series", "map_partitions"],
     place=[("repeating", "filter"), ("known", "set_index")],
-    use=list(USES),
+    use=every_nth(2, USES),
 )
 def test_every_verb_and_use(sources, use, place, after):
     source, before = place
     check((BEFORE | MOVED)[before](sources[source]), use, after)
 
 
-@profiles.in_turns(1, source=FILES, use=list(USES), after=["series", "set_index"])
+@profiles.in_turns(
+    1, source=FILES, use=every_nth(3, USES), after=["series", "set_index"]
+)
 def test_every_verb_and_use_of_files(sources, use, source, after):
     check(BEFORE["range"](sources[source]), use, after)
 
@@ -224,7 +227,7 @@ def test_every_verb_and_use_of_files(sources, use, source, after):
     1,
     lambda source, before, after: (before, after) != ("repartition", "set_index"),
     source=FILES,
-    before=list(BEFORE),
+    before=every_nth(2, BEFORE),
     after=list(BY_PARTITION),
 )
 def test_partitions_of_files(sources, source, before, after):
@@ -234,8 +237,11 @@ def test_partitions_of_files(sources, source, before, after):
     check(BEFORE[before](sources[source]), "filter by counts", after)
 
 
-@pytest.mark.parametrize("after", ["series", "set_index"])
-@pytest.mark.parametrize("source", [name for name in FILES if "divided" in name])
+@in_turns(
+    1,
+    after=["series", "set_index"],
+    source=[name for name in FILES if "divided" in name],
+)
 def test_rows_left_out_of_files(sources, source, after):
     def counted(frame):
         frame = frame.assign(x=frame.x.where(frame.x != 3))
@@ -290,14 +296,14 @@ LAZY = VALUES | {
 }
 
 
-@pytest.mark.parametrize("verb", LAZY)
+@pytest.mark.parametrize("verb", every_nth(2, LAZY))
 def test_functions_of_partitions(sources, verb):
     with dask.config.set(scheduler="sync"):
         made = LAZY[verb](sources["known"])
         assert made.map_partitions(lambda part: part).compute().equals(made.compute())
 
 
-@pytest.mark.parametrize("before", ["set_index", "merge"])
+@pytest.mark.parametrize("before", every_nth(2, ["set_index", "merge"]))
 def test_what_is_shuffled_is_shuffled_once(sources, before):
     """A second shuffle by disk or network might give rows of one label in another
     order.

@@ -5,7 +5,6 @@ column of int32.
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-import pytest
 
 from tests.support.profiles import in_turns
 
@@ -76,8 +75,7 @@ def test_results_are_those_of_the_rows(name, empty):
     pd.testing.assert_frame_equal(found, wanted)
 
 
-@pytest.mark.parametrize("id", ["id", None])
-@pytest.mark.parametrize("empty", EMPTY)
+@in_turns(1, id=["id", None], empty=list(EMPTY))
 def test_an_index_takes_no_rows_of_any_dtype(empty, id, tmp_path):
     made = FRAME.iloc[:2].simjoin.index(
         1.0, tmp_path / "index", on="x", id=id, keep=["kind", "number"]

@@ -8,7 +8,7 @@ import pandas as pd
 import dask_simjoin  # noqa: F401  (verbs of frames)
 from dask_simjoin.graph import gathered as module
 from dask_simjoin.graph.gathered import Gathered, gathered
-from tests.support.profiles import in_turns
+from tests.support.profiles import every_nth, in_turns
 
 FRAME = pd.DataFrame(
     np.random.default_rng(0).uniform(size=(9000, 2)), columns=["x", "y"]
@@ -29,7 +29,7 @@ def frame_of(ids):
     return rows if ids else FRAME
 
 
-@in_turns(1, join=list(JOINS), ids=[False, True])
+@in_turns(1, join=every_nth(2, JOINS), ids=[False, True])
 def test_all_rows_are_the_concatenated_partitions(join, ids):
     data = dd.from_pandas(frame_of(ids), npartitions=4)
     how = {"id": "name"} if ids else {}

@@ -17,6 +17,7 @@ from tests.support.gates import PATIENCE
 from tests.support.kills import killing
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import frame_of
+from tests.support.profiles import every_nth
 from tests.support.task_stream import tasks_of
 
 EPS = 0.03
@@ -111,7 +112,7 @@ def test_dask_places_tasks_of_one_chunk_of_shuffled_rows_and_of_searches(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("begun", every_nth(2, [False, True]))
 def test_a_home_is_killed_before_or_while_its_chunks_are_compared(
     mortal_workers, on_each, sent, begun
 ):

@@ -26,7 +26,7 @@ from dask_simjoin.graph.placement import (
 from dask_simjoin.planning import visits
 from dask_simjoin.sizes import KEPT
 from tests.support.gates import PATIENCE
-from tests.support.profiles import in_turns
+from tests.support.profiles import every_nth, in_turns
 
 EPS = 0.0002
 
@@ -545,7 +545,7 @@ VERBS = {
 }
 
 
-@in_turns(1, verb=list(VERBS), partitioning=["entity", "spatial"])
+@in_turns(1, verb=every_nth(2, VERBS), partitioning=["entity", "spatial"])
 def test_other_verbs_find_the_same_in_any_order_of_visits(
     small_memory, monkeypatch, verb, partitioning
 ):

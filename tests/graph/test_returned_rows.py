@@ -12,6 +12,7 @@ from distributed import Client, LocalCluster
 from dask_simjoin.graph.returned_rows import MergedRows, RowsByWorker
 from tests.graph.test_row_values import REDUCED, nodes
 from tests.support.frames import split
+from tests.support.profiles import every_nth
 from tests.support.task_stream import tasks_of
 
 EPS = 0.03
@@ -30,7 +31,7 @@ def labels_of(frame):
     return held.simjoin.dbscan(EPS, 4, dropna=True, **HOW)
 
 
-@pytest.mark.parametrize("reduced", list(REDUCED))
+@pytest.mark.parametrize("reduced", every_nth(2, list(REDUCED)))
 def test_reductions(frame, client, reduced):
     labels = labels_of(frame)
     lazy, want = (

@@ -16,6 +16,7 @@ from dask_simjoin.graph.planner import StatisticsCache
 from dask_simjoin.graph.row_cache import ROWS, shared_by_workers
 from dask_simjoin.graph.source import freeze, held_keys
 from tests.support.gates import PATIENCE, until
+from tests.support.profiles import every_nth
 
 EPS, PARTS, ROWS_OF_PART = 0.05, 3, 50
 
@@ -212,7 +213,7 @@ def local_client():
         yield client
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", every_nth(2, VERBS))
 def test_workers_read_a_partition_once(local_client, verb):
     check_read_once(verb)
 
@@ -296,7 +297,7 @@ def test_partitions_are_summarised_while_others_are_read(local_client):
     assert READS["counted", 40] < 20
 
 
-@pytest.mark.parametrize("threads", [1, 10])
+@pytest.mark.parametrize("threads", every_nth(2, [1, 10]))
 def test_rows_are_dropped_as_soon_as_they_take_too_much(
     local_client, monkeypatch, threads
 ):

@@ -14,6 +14,7 @@ from benchmarks.dask.graphs import (
     tasks_of,
 )
 from dask_simjoin.planning.resources import MAX_MOVES
+from tests.support.profiles import every_nth
 
 EACH = 64
 """Most tasks of each worker, in addition to the messages between workers."""
@@ -21,18 +22,21 @@ EACH = 64
 
 @pytest.mark.parametrize(
     ("verb", "workers"),
-    [
-        ("count_pairs", 8),
-        ("count_pairs", 32),
-        ("count_pairs", 128),
-        pytest.param("self_join", 128, marks=pytest.mark.slow),
-        pytest.param("self_join", 1024, marks=pytest.mark.slow),
-        ("dbscan", 8),
-        ("dbscan", 32),
-        pytest.param("dbscan", 128, marks=pytest.mark.slow),
-        ("knn_join", 8),
-        pytest.param("knn_join", 128, marks=pytest.mark.slow),
-    ],
+    every_nth(
+        2,
+        [
+            ("count_pairs", 8),
+            ("count_pairs", 32),
+            ("count_pairs", 128),
+            pytest.param("self_join", 128, marks=pytest.mark.slow),
+            pytest.param("self_join", 1024, marks=pytest.mark.slow),
+            ("dbscan", 8),
+            ("dbscan", 32),
+            pytest.param("dbscan", 128, marks=pytest.mark.slow),
+            ("knn_join", 8),
+            pytest.param("knn_join", 128, marks=pytest.mark.slow),
+        ],
+    ),
 )
 def test_tasks_of_a_cluster(verb, workers):
     """DBSCAN sends rows, and then labels back, each in up to `MAX_MOVES` messages."""

@@ -29,7 +29,7 @@ from tests.support.oracle import (
 )
 from tests.support.paths import PLACES
 from tests.support.points import frame_of, without_overflow
-from tests.support.profiles import examples
+from tests.support.profiles import every_nth, examples
 
 NAN, INF = np.nan, np.inf
 HALF = math.pi * sphere.RADIUS
@@ -217,7 +217,7 @@ def test_any_rows_and_partitioning(case, partitioning, parts):
         )
 
 
-@pytest.mark.parametrize(("metric", "p"), ENGINE)
+@pytest.mark.parametrize(("metric", "p"), every_nth(2, ENGINE))
 def test_float32_columns(metric, p):
     rng = np.random.default_rng(0)
     x = (rng.normal(size=(80, 2)) * [40, 80]).clip(-90, 90).astype(np.float32)
@@ -270,7 +270,7 @@ def places():
 ON = ["latitude", "longitude"]
 
 
-@pytest.mark.parametrize("eps", [2e3, 3e4])
+@pytest.mark.parametrize("eps", every_nth(2, [2e3, 3e4]))
 def test_places_are_those_of_a_ball_tree(places, eps):
     """But for pairs whose distance is eps as far as rounding tells."""
     neighbors = pytest.importorskip("sklearn.neighbors")

@@ -74,6 +74,7 @@ def test_any_rows(p, seed, columns, rank, step):
     assert pairs["distance"].tolist() == away[pairs["left"], pairs["right"]].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [2, pytest.param(5, marks=pytest.mark.slow)])
 def test_counts(columns):
     x = np.random.default_rng(2).integers(0, 6, (150, columns)) / 2

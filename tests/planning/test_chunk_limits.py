@@ -30,7 +30,7 @@ from dask_simjoin.planning.table import summarise_table
 from dask_simjoin.planning.tables import join_statistics
 from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.points import frame_of
-from tests.support.profiles import chosen
+from tests.support.profiles import chosen, every_nth
 
 GB = 10**9
 
@@ -40,7 +40,7 @@ def plan_of(ddf, have, monkeypatch, **how):
     return ddf.simjoin.hdbscan(10, **how).expr.plan
 
 
-@pytest.mark.parametrize("cluster", [False, True])
+@pytest.mark.parametrize("cluster", every_nth(2, [False, True]))
 def test_one_chunk_where_there_is_room(cluster, monkeypatch):
     """As many rows as are several chunks by what chunks may be that meet others."""
     monkeypatch.setattr(chunk_limits, "WORKING", 0)

@@ -10,6 +10,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.errors import CoordinateError, NumberError
 from tests.support.frames import computed, lay
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
+from tests.support.profiles import every_nth
 
 VERBS = ["self_join", "neighbor_counts", "count_pairs"]
 NAN, INF = np.nan, np.inf
@@ -266,7 +267,7 @@ def test_missing_values(how, verb, dtype):
     assert_refused(lay(frame, how), verb, text, on=["x", "y"])
 
 
-@pytest.mark.parametrize("dtype", NULLABLE)
+@pytest.mark.parametrize("dtype", every_nth(3, NULLABLE))
 def test_rows_with_missing_values_are_dropped(how, dtype):
     frame = nullable([0, 1, 1, None, 0, None], dtype)
     assert assert_joined(frame, how, [0, 1, 2, 4], eps=0.0, dropna=True) == {
@@ -275,7 +276,7 @@ def test_rows_with_missing_values_are_dropped(how, dtype):
     }
 
 
-@pytest.mark.parametrize("dtype", NULLABLE)
+@pytest.mark.parametrize("dtype", every_nth(3, NULLABLE))
 def test_all_values_of_a_partition_are_missing(how, dtype):
     frame = nullable([0, 1, None, None, 1, 0], dtype)
     text = (
@@ -285,7 +286,7 @@ def test_all_values_of_a_partition_are_missing(how, dtype):
     assert_joined(frame, how, [0, 1, 4, 5], eps=0.0, dropna=True)
 
 
-@pytest.mark.parametrize("dtype", NULLABLE)
+@pytest.mark.parametrize("dtype", every_nth(3, NULLABLE))
 def test_all_values_are_missing(how, dtype):
     frame = nullable([None] * 4, dtype)
     assert_refused(

@@ -16,7 +16,7 @@ from dask_simjoin.planning import checks
 from tests.support.frames import split
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import Case, cases, frame_of
-from tests.support.profiles import examples
+from tests.support.profiles import every_nth, examples
 
 
 @st.composite
@@ -103,7 +103,7 @@ SPATIAL = [
 ]
 
 
-@pytest.mark.parametrize("ids", ["index", "text"])
+@pytest.mark.parametrize("ids", every_nth(2, ["index", "text"]))
 def test_five_entity_and_five_spatial_partitionings(x, ids):
     frame = frame_of(x)
     names = np.arange(len(x))

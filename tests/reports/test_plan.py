@@ -22,7 +22,7 @@ from dask_simjoin.request.requests import SelfJoinRequest
 from tests.support.frames import lay
 from tests.support.plans import EPS, KINDS, ROW
 from tests.support.points import frame_of
-from tests.support.profiles import pairwise
+from tests.support.profiles import in_turns, pairwise
 
 # --- numbers
 # ---------------------------------------------------------------------------------------
@@ -117,16 +117,14 @@ def test_the_interval_of_a_sample():
     assert line(report, "sampled") == "6,000 rows, for a 95 % interval"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+@in_turns(
+    1,
+    options=[
         {},
         {"blocksize": 500 * ROW, "partitioning": "entity"},
         {"blocksize": 500 * ROW, "partitioning": "spatial"},
     ],
-)
-@pytest.mark.parametrize(
-    "kind", ["plain", "by", "radius", "chebyshev", "dropna", "both"]
+    kind=["plain", "by", "radius", "chebyshev", "dropna", "both"],
 )
 def test_pairs_of_small_tables_are_counted(how, kind, options):
     random = np.random.default_rng(5)

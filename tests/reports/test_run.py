@@ -27,6 +27,7 @@ from dask_simjoin.reports.run import RunReport, StepRecord
 from tests.support.frames import lay
 from tests.support.oracle import brute_force
 from tests.support.points import frame_of
+from tests.support.profiles import in_turns
 
 EPS = 0.1
 
@@ -169,9 +170,9 @@ X = np.random.default_rng(0).exponential(2.5, (1500, 2))
 PAIRS = len(brute_force(X, 0.3))
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
+@in_turns(
+    1,
+    method=[
         "sweep",
         "tiles",
         "grid",
@@ -181,8 +182,8 @@ PAIRS = len(brute_force(X, 0.3))
         methods.Grid.plain(),
         methods.Grid.gpu_join("auto"),
     ],
+    metric=["euclidean", "manhattan"],
 )
-@pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
 def test_every_method_tells_what_it_finds(method, metric, how):
     found = lay(frame_of(X), how).simjoin.profile(0.3, metric=metric, method=method)
     pairs = len(brute_force(X, 0.3, metric))

@@ -161,6 +161,7 @@ except ImportError as error:
 """
 
 
+@pytest.mark.slow
 def test_without_matplotlib_the_remedy_is_named():
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(

@@ -18,7 +18,7 @@ import dask_simjoin
 from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
 from dask_simjoin.cluster import estimators as cluster
 from dask_simjoin.errors import CoordinateError, OptionError, SimJoinError
-from tests.support.profiles import everything, in_turns
+from tests.support.profiles import every_nth, everything, in_turns
 
 ODD = [
     np.int64(2),
@@ -114,7 +114,7 @@ def check(verb, given, turn=None):
                 raise AssertionError(f"{name}={type(value)}: {error!r}") from error
 
 
-@in_turns(1, verb=list(VERBS), lazy=[False, True])
+@in_turns(1, verb=every_nth(2, VERBS), lazy=[False, True])
 def test_every_option_of_every_verb(verb, lazy):
     frame = dd.from_pandas(FRAME, npartitions=2) if lazy else FRAME
     check(getattr(frame.simjoin, verb), VERBS[verb], list(VERBS).index(verb))
@@ -133,6 +133,7 @@ def test_every_option_of_condensed_trees():
     check(choose_clusters, {"condensed": condensed})
 
 
+@pytest.mark.slow
 def test_every_option_of_estimators():
     x = FRAME[["x", "y"]].to_numpy()
     kinds = (

@@ -3,11 +3,13 @@
 import dask
 import dask.dataframe as dd
 import pandas as pd
+import pytest
 
 FRAME = pd.DataFrame({"t": ["ab", "abc", "xyz", None, "abd", "q"]})
 HOW = {"on": "t", "k": 1, "best": True, "how": "left", "return_distance": True}
 
 
+@pytest.mark.slow
 def test_partitions_and_columns_can_be_chosen():
     other = FRAME.copy()
     lazy = dd.from_pandas(FRAME, npartitions=3)

@@ -189,6 +189,7 @@ def test_rows_that_are_shuffled():
     assert sorted(semi["row"]) == sorted(other["row"])
 
 
+@pytest.mark.slow
 def test_on_a_cluster(client):
     frame, other = table(300), table(100, seed=3)
     with dask.config.set(scheduler=None):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError
 from dask_simjoin.sets.predicate import Rule
 from tests.support.duplicates import marked, order_of
-from tests.support.profiles import examples
+from tests.support.profiles import every_nth, examples
 from tests.support.sets import as_columns, rows_of_sets, wanted_pairs
 
 KEEP = ["first", "last", "v", False]
@@ -113,7 +113,7 @@ def texts():
     )
 
 
-@pytest.mark.parametrize("grouping", GROUPINGS)
+@pytest.mark.parametrize("grouping", every_nth(2, GROUPINGS))
 def test_lazy_marks_are_aligned_and_computed_late(grouping):
     frame = texts()
     calls = []

@@ -99,8 +99,8 @@ def test_counters_do_not_depend_on_the_size_of_the_output():
     )
     searches = [EditSearch(block, None, EditRule(2)) for _ in range(2)]
     for search, capacity in zip(searches, (1 << 16, 64), strict=True):
-        columns = tuple(np.empty(capacity, np.int64) for _ in range(3))
+        out = columns(capacity)
         while search.next is not None:
-            search.run((*columns, NO_COUNTS, NO_COUNTS))
+            search.run((*out, NO_COUNTS, NO_COUNTS))
     assert searches[0].tally[-1] > 64
     assert searches[0].tally.tolist() == searches[1].tally.tolist()

@@ -56,8 +56,7 @@ def test_threads_read_partitions_of_a_chunk(monkeypatch, cuts):
         assert as_set(pairs.compute()) == brute_force(x, 0.05)
 
 
-@pytest.mark.parametrize("dims", [2, 9])
-@pytest.mark.parametrize("kind", NUMBERS)
+@in_turns(1, dims=[2, 9], kind=list(NUMBERS))
 def test_partitions_are_read_to_where_they_are_indexed(kind, dims, monkeypatch):
     """Columns of any numbers, for sweeps and for tiles; what is read to is used again,
     and one is empty.

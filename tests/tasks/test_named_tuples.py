@@ -59,6 +59,7 @@ def test_fields_on_the_host_are_sent_without_a_copy():
     assert found.start == 0 and (found.counts == counts).all()
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_a_worker_that_has_only_read_the_class_knows_it():
     """A receiver reads the class from a message, and nothing else of this package."""

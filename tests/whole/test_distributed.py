@@ -26,6 +26,7 @@ from tests.support.gates import PATIENCE, until
 from tests.support.kills import killing
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
 from tests.support.points import frame_of
+from tests.support.profiles import every_nth
 
 pytestmark = pytest.mark.processes
 
@@ -64,7 +65,7 @@ def test_parquet_to_parquet(client, x, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "ids", ["int64", "str", "datetime64[ns, UTC]", "category", "object"]
+    "ids", every_nth(2, ["int64", "str", "datetime64[ns, UTC]", "category", "object"])
 )
 def test_rows_shuffled_between_processes(client, x, ids, monkeypatch):
     """Of objects, as texts are in pandas 2, only Dask's shuffle by tasks knows how to
@@ -173,11 +174,14 @@ def test_the_budget_is_of_the_workers(client, x):
 
 @pytest.mark.parametrize(
     "partitioning",
-    [
-        "entity",
-        "by worker",
-        *(pytest.param(way, marks=pytest.mark.slow) for way in ("tasks", "p2p")),
-    ],
+    every_nth(
+        2,
+        [
+            "entity",
+            "by worker",
+            *(pytest.param(way, marks=pytest.mark.slow) for way in ("tasks", "p2p")),
+        ],
+    ),
 )
 def test_a_worker_is_killed_in_the_middle(mortal_workers, partitioning, gate):
     """Its tasks, chunks and shuffled rows are made anew, and the result is the same."""
@@ -292,7 +296,7 @@ def test_planned_on_a_cluster_and_computed_without_one(client, x, monkeypatch):
         pairs.compute()
 
 
-@pytest.mark.parametrize("scheduler", ["threads", "sync"])
+@pytest.mark.parametrize("scheduler", every_nth(2, ["threads", "sync"]))
 def test_planned_on_a_cluster_and_computed_by_another_scheduler(
     client, x, monkeypatch, scheduler
 ):

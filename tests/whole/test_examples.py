@@ -20,13 +20,14 @@ from tests.support.paths import EXAMPLES
                 "46 places share names in 23 groups; 45,453 places remain",
             ],
         ),
-        (
+        pytest.param(
             "hdbscan_places.py",
             ["--out", "OUT"],
             [
                 "48 clusters, 18,137 places of noise",
                 "587 groups of friends within 30,000 m, 17,528 in one",
             ],
+            marks=pytest.mark.slow,
         ),
         (
             "analytics.py",

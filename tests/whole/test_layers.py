@@ -469,6 +469,7 @@ def test_methods_of_papers_are_listed_before_they_are_loaded():
         methods.Squares  # noqa: B018
 
 
+@pytest.mark.slow
 def test_a_plain_join_imports_nothing_of_papers():
     assert run(JOINS) == ["True", "KMeans"]
 

@@ -144,10 +144,7 @@ def test_parts_of_the_work_are_cut_once(monkeypatch):
 
 @in_turns(
     1,
-    name=chosen(
-        list(SETS),
-        ["blobs", "lattice, borders", "identical points", *list(SETS)[-3:]],
-    ),
+    name=chosen(list(SETS), ["blobs", "lattice, borders", list(SETS)[-1]]),
     partitions=chosen([7, 1, 40], [7, 1]),
     partitioning=["entity", "spatial"],
 )

@@ -18,7 +18,7 @@ from tests.cluster.algorithms.test_dbscan import by_definition, labels_of
 from tests.support.cluster_chunks import parts_of, planned_chunks, sent_chunks
 from tests.support.density import SETS
 from tests.support.points import cases, frame_of
-from tests.support.profiles import examples
+from tests.support.profiles import every_nth, examples
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -85,7 +85,9 @@ def test_any_points(case, min_samples, rows, threads):
     assert found in (None, by_definition(case.x, case.eps, min_samples))
 
 
-@pytest.mark.parametrize("metric", ["manhattan", "chebyshev", ("minkowski", 3)])
+@pytest.mark.parametrize(
+    "metric", every_nth(3, ["manhattan", "chebyshev", ("minkowski", 3)])
+)
 def test_other_metrics(metric):
     name, p = (metric, 2) if isinstance(metric, str) else metric
     x = np.round(np.random.default_rng(4).uniform(size=(1500, 2)), 2)

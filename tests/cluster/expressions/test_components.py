@@ -23,6 +23,7 @@ from tests.support.profiles import in_turns
 from tests.support.task_stream import tasks_of
 
 
+@pytest.mark.slow
 def test_on_a_cluster(client, monkeypatch):
     x, eps, min_samples = SETS["moons"]
     ddf = dd.from_pandas(frame_of(x), npartitions=6)

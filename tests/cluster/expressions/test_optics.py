@@ -18,6 +18,7 @@ from dask_simjoin.errors import BudgetError, ColumnError, OptionError
 from dask_simjoin.planning.limits import Limits
 from tests.support.density import SETS
 from tests.support.points import frame_of
+from tests.support.profiles import every_nth
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
 sklearn_base = pytest.importorskip("sklearn.base")
@@ -86,6 +87,7 @@ def points(draw):
     return x, eps
 
 
+@pytest.mark.slow
 def test_on_a_cluster(client):
     x, eps, min_samples = SETS["moons"]
     x = x[:500]
@@ -150,6 +152,7 @@ def test_few_rows(rows, mode):
 # -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_many_samples_of_few_neighbours():
     """Neither memory nor time grows with `min_samples` where rows have not so many
     neighbours.
@@ -250,7 +253,7 @@ def test_edges_that_do_not_fit_in_memory_are_refused(monkeypatch):
 # --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["xi", "dbscan"])
+@pytest.mark.parametrize("method", every_nth(2, ["xi", "dbscan"]))
 def test_estimator(method):
     x, eps, min_samples = SETS["moons"]
     x = x[:500]

@@ -20,6 +20,7 @@ from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.resources import workers_of
 from tests.support.density import SETS
 from tests.support.points import frame_of
+from tests.support.profiles import every_nth
 from tests.support.task_stream import tasks_of
 
 
@@ -85,6 +86,7 @@ def test_one_worker_makes_a_tree_with_the_threads_of_its_host(client, monkeypatc
     assert names.count("simjoin_hdbscan_search") == 1
 
 
+@pytest.mark.slow
 def test_on_a_cluster(client):
     frame = frame_of(SETS["moons"][0][:300])
     lazy = dd.from_pandas(frame, npartitions=2).simjoin.hdbscan(
@@ -94,7 +96,7 @@ def test_on_a_cluster(client):
     pd.testing.assert_frame_equal(lazy.compute(), frame.simjoin.hdbscan(9))
 
 
-@pytest.mark.parametrize("kind", ["even", "apart"])
+@pytest.mark.parametrize("kind", every_nth(2, ["even", "apart"]))
 def test_far_chunks_do_not_meet(kind):
     """Nor is an edge lost, where groups of chunks are far apart."""
     rng = np.random.default_rng(0)
@@ -135,7 +137,7 @@ def test_a_tree_that_fits_no_worker(monkeypatch):
         one.compute(scheduler="sync")
 
 
-@pytest.mark.parametrize("partitioning", ["entity", "spatial"])
+@pytest.mark.parametrize("partitioning", every_nth(2, ["entity", "spatial"]))
 def test_partitions_without_rows(partitioning):
     frame = frame_of(np.random.default_rng(0).normal(size=(40, 2)))
     left_out = frame.iloc[10:20] * np.nan

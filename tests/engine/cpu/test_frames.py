@@ -14,7 +14,7 @@ import dask_simjoin  # noqa: F401  (verbs of frames)
 from dask_simjoin.engine import process
 from dask_simjoin.engine.cpu import frames
 from dask_simjoin.engine.cpu.frames import FRAMES
-from tests.support.profiles import in_turns
+from tests.support.profiles import every_nth, in_turns
 
 X = np.random.default_rng(0).uniform(50, 60, (800, 5))
 
@@ -126,8 +126,9 @@ def many_columns(layout, rows=40):
     return made
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("places", [np.zeros(0, np.int32), np.array([3, 0, 3, 39])])
+@in_turns(
+    1, layout=list(LAYOUTS), places=[np.zeros(0, np.int32), np.array([3, 0, 3, 39])]
+)
 def test_many_columns_are_taken_like_single_ones(layout, places):
     frame = many_columns(layout)
     names = {f"{name[1]}_left": name for name in frame.columns[::-1]}
@@ -149,7 +150,9 @@ def test_many_columns_are_taken_like_single_ones(layout, places):
 
 @pytest.mark.parametrize(
     ("layout", "pairs"),
-    [("one kind", "unique"), ("one kind", "both"), ("kinds in turns", "both")],
+    every_nth(
+        2, [("one kind", "unique"), ("one kind", "both"), ("kinds in turns", "both")]
+    ),
 )
 def test_many_kept_columns(layout, pairs):
     kept = many_columns(layout)
@@ -184,7 +187,9 @@ def test_nearest_rows_with_many_kept_columns():
         pd.testing.assert_frame_equal(found[rows.columns], rows)
 
 
-@pytest.mark.parametrize("verb", ["self_join", "left join", "knn_join", "sets"])
+@pytest.mark.parametrize(
+    "verb", every_nth(2, ["self_join", "left join", "knn_join", "sets"])
+)
 def test_many_kept_columns_are_fast(verb):
     """One by one, or comparing all pairs of columns, these verbs took 2 to 10 seconds."""
     frame = pd.DataFrame(

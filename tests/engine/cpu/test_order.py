@@ -11,7 +11,7 @@ from dask_simjoin.engine.cpu import sorting
 from dask_simjoin.engine.index import kdtree
 from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE
 from tests.support.points import KINDS, make_points
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +46,7 @@ def test_every_point_has_one_place(kind, n, d, seed, fan_out, threads):
     assert np.array_equal(np.sort(order), np.arange(n))
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 6, 20])
-@pytest.mark.parametrize("threads", [1, 2, 7, 32])
+@in_turns(1, d=[1, 2, 3, 6, 20], threads=[1, 2, 7, 32])
 def test_tiles_are_as_small_as_those_of_the_plain_form(d, threads):
     x = np.random.default_rng(d).normal(size=(20_001, d)) * np.linspace(1, 9, d)
     cuts = cuts_of(x).first(len(x), TILE, CUTS)

@@ -12,7 +12,7 @@ from tests.engine.index.test_gpu import (
     outer_of,
 )
 from tests.support.oracle import squared_distances
-from tests.support.profiles import chosen, in_turns
+from tests.support.profiles import chosen, every_nth, in_turns
 
 WIDE = {201: 0.3, 256: 0.0, 384: 0.01, 768: 0.3, 1024: 1.0, 2048: 0.01}
 """Dimensions in which vectors are read slice by slice, and ranks of distances."""
@@ -29,7 +29,10 @@ def both_sides(vectors):
 
 
 @in_turns(
-    1, lambda dims, rank: WIDE.get(dims, rank) == rank, dims=[*DIMS, *WIDE], rank=RANKS
+    1,
+    lambda dims, rank: WIDE.get(dims, rank) == rank,
+    dims=every_nth(2, [*DIMS, *WIDE]),
+    rank=RANKS,
 )
 def test_float16_loses_no_pair(dims, rank):
     """Without the tensor cores' own rounding, which only makes sums that are above 0

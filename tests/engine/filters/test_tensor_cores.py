@@ -6,6 +6,7 @@ import random
 import pytest
 
 from dask_simjoin.engine.filters import float16 as half
+from tests.support.profiles import in_turns
 
 
 def test_kernels_of_the_tensor_cores_fit():
@@ -110,8 +111,7 @@ def stops(slices, stages, later, rng, tiles=30):
     return writes, stop
 
 
-@pytest.mark.parametrize("slices", [1, 2, 3, 4, 5, 13])
-@pytest.mark.parametrize("stages", [2, 3, 4])
+@in_turns(1, slices=[1, 2, 3, 4, 5, 13], stages=[2, 3, 4])
 def test_warps_stop_at_the_same_tile(slices, stages):
     rng, later = random.Random(slices), half.steps_later(slices, stages)
     for _ in range(60):

@@ -8,9 +8,10 @@ from dask_simjoin.engine.index.gpu import HOST, build_nearest, relabelled
 from tests.engine.gpu.test_spanning import edges_of, known_of, layout_of
 from tests.support.hierarchy import tree_by_definition
 from tests.support.points import make_points
+from tests.support.profiles import every_nth
 
 
-@pytest.mark.parametrize("kind", ["lattice", "duplicates", "clusters"])
+@pytest.mark.parametrize("kind", every_nth(2, ["lattice", "duplicates", "clusters"]))
 def test_edges_between_two_chunks(spanning, kind):
     """With both chunks' trees they make the tree of all, whatever rows are called and
     where they are.

@@ -16,6 +16,7 @@ from dask_simjoin.engine.index.gpu import make_device_layout
 from tests.support.host_fibers import fibers_like_cupy
 from tests.support.oracle import totals
 from tests.support.points import frame_of, make_points
+from tests.support.profiles import every_nth, in_turns
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +68,7 @@ def check(boxes, x, eps, min_samples, norm=2, engine="auto"):
     np.testing.assert_array_equal(labels, np.where(want, first[number], border))
 
 
-@pytest.mark.parametrize("dims", [1, 2, 3])
-@pytest.mark.parametrize("engine", ["float32", "float64"])
+@in_turns(1, dims=[1, 2, 3], engine=["float32", "float64"])
 def test_any_points(boxes, dims, engine):
     for seed, (kind, n) in enumerate(
         [("uniform", 300), ("lattice", 250), ("duplicates", 200)]
@@ -91,7 +91,9 @@ def compile_with(constants, boxes, monkeypatch):
     monkeypatch.setattr(boxes.BoxLayout, "program", changed)
 
 
-@pytest.mark.parametrize("constants", [{"LEAF": 1}, {"LEAF": 32}, {"PROBED": 1}])
+@pytest.mark.parametrize(
+    "constants", every_nth(2, [{"LEAF": 1}, {"LEAF": 32}, {"PROBED": 1}])
+)
 def test_sizes_of_leaves_and_few_probed_points(boxes, constants, monkeypatch):
     """With few probed points, the points of cells search one by one."""
     monkeypatch.setattr(boxes, "LEAF", constants.get("LEAF", boxes.LEAF))
@@ -103,7 +105,7 @@ def test_sizes_of_leaves_and_few_probed_points(boxes, constants, monkeypatch):
             check(boxes, x, eps, min_samples)
 
 
-@pytest.mark.parametrize("probed", [1, 16])
+@pytest.mark.parametrize("probed", every_nth(2, [1, 16]))
 def test_cells_that_only_a_few_points_connect(boxes, probed, monkeypatch):
     """No point that is probed is near the other cell, but one of the others is."""
     compile_with({"PROBED": probed}, boxes, monkeypatch)
@@ -128,7 +130,7 @@ def test_border_points_connect_no_cells(boxes):
         assert (~core).sum() == 8 and len(set(parent[core].tolist())) == 2
 
 
-@pytest.mark.parametrize("norm", [1, 3, math.inf])
+@pytest.mark.parametrize("norm", every_nth(2, [1, 3, math.inf]))
 def test_norms(boxes, norm):
     x = np.random.default_rng(2).random((250, 2))
     for min_samples in (1, 2, 7):

@@ -228,12 +228,12 @@ def few(every, together):
     return found
 
 
-def programs(names, variants):
+def programs(names, variants, different=DIFFERENT):
     """Tests: a file, an architecture and some of the file's variants each."""
     for name, architecture in itertools.product(names, [*DIFFERENT, *ALIKE]):
         every = variants(name)
         first = (
-            few(every, DIFFERENT[architecture])
+            few(every, different[architecture])
             if architecture == BASE
             or (architecture in DIFFERENT and "__CUDA_ARCH" in source(name))
             else []
@@ -280,7 +280,7 @@ def check_compiles(nvrtc, name, architecture, some, haste=HASTE):
 
 def all_or_few(every):
     """Tests of all variants; those that `few` leaves out are slow."""
-    first = few(every, 1)
+    first = few(every, 0)
     return [
         pytest.param(one, marks=() if one in first else pytest.mark.slow)
         for one in every

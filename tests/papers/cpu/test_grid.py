@@ -19,7 +19,7 @@ from tests.engine.cpu.test_joiner import check
 from tests.support.method_checks import check_cuts, check_labels, check_norm
 from tests.support.oracle import brute_force
 from tests.support.points import cases
-from tests.support.profiles import chosen, examples
+from tests.support.profiles import chosen, every_nth, examples
 
 LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
 
@@ -210,7 +210,7 @@ def test_sorting_and_the_short_circuit_compare_less_and_find_the_same():
     assert plain[PAIRS] == window[PAIRS] == short[PAIRS] > 0
 
 
-@pytest.mark.parametrize("sort_dim", [0, 1])
+@pytest.mark.parametrize("sort_dim", every_nth(2, [0, 1]))
 def test_ties_at_eps_in_the_sorted_dimension(sort_dim):
     """The authors' code scans while differences are below eps, and loses these."""
     x = np.zeros((300, 2))

@@ -27,7 +27,7 @@ from tests.engine.cpu.test_joiner import check
 from tests.support.method_checks import check_cuts, check_labels, check_norm
 from tests.support.oracle import brute_force
 from tests.support.points import cases, frame_of, make_points
-from tests.support.profiles import chosen, examples, pairwise
+from tests.support.profiles import chosen, every_nth, examples, pairwise
 
 any_options = st.builds(
     KMeans,
@@ -132,7 +132,7 @@ def test_windows_that_are_too_narrow_or_labels_that_are_not_nearest_lose_pairs()
         check(x, eps, (200,), method=KMeans(clusters=12, windows=windows))
 
 
-@pytest.mark.parametrize("norm", [2, 1, math.inf])
+@pytest.mark.parametrize("norm", every_nth(2, [2, 1, math.inf]))
 @pytest.mark.parametrize("windows", WINDOWS)
 def test_windows_are_as_wide_as_pairs_across_a_border_need(windows, norm):
     """The border is at 0. Some pairs are almost eps apart, and one of their rows is
@@ -233,6 +233,7 @@ def test_centers_differ_and_are_within_the_box():
     assert len(lloyd(clus8(500), 17, 15, 3)) <= 17
 
 
+@pytest.mark.slow
 def test_dbscan_and_two_tables_are_those_of_other_methods(how):
     both = zip(WINDOWS, (*INNER, "tiles"), strict=True)
     check_labels(

@@ -18,7 +18,7 @@ from dask_simjoin.planning.sample import moments
 from tests.engine.cpu.test_joiner import check
 from tests.support.method_checks import check_cuts, check_labels, check_norm
 from tests.support.points import cases, frame_of
-from tests.support.profiles import chosen, examples
+from tests.support.profiles import chosen, examples, in_turns
 
 partners = nested.partners.py_func
 
@@ -108,8 +108,9 @@ def test_rows_and_parts_of_them_keep_their_order():
     assert len(part["order"]) - len(part["y"]) == len(index["order"]) - len(index["y"])
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("n", [0, 1, 2, 31, 32, 33, 63, 64, 65, 96, 128, 129, 160])
+@in_turns(
+    1, schedule=list(SCHEDULES), n=[0, 1, 2, 31, 32, 33, 63, 64, 65, 96, 128, 129, 160]
+)
 def test_around_the_width_of_blocks(schedule, n):
     """Odd and even numbers of blocks of 32 rows, the last one whole or not; half of the
     rows coincide.

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from tests.engine.gpu.test_sources import (
+    DIFFERENT,
     DIMS,
     NORMS,
     PURPOSES,
@@ -18,6 +19,9 @@ from tests.engine.gpu.test_sources import (
 from tests.support.gpu_programs import names
 from tests.support.nvrtc import loaded
 from tests.support.paths import ROOT
+
+ONCE = dict.fromkeys(DIFFERENT, 0)
+"""By default each source is compiled once for each architecture that sees it."""
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +112,7 @@ def variants(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "architecture", "some"), list(programs(names("papers"), variants))
+    ("name", "architecture", "some"), list(programs(names("papers"), variants, ONCE))
 )
 def test_every_variant_compiles(nvrtc, name, architecture, some):
     check_compiles(nvrtc, name, architecture, some)

@@ -20,6 +20,7 @@ def device(kernel_folder):
         yield cupy, importlib.import_module("dask_simjoin.papers.gpu.grid")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", chosen([6, 16, 70], [16]))
 def test_groups_that_share_a_query_in_warps_with_different_windows(
     device, dims, monkeypatch

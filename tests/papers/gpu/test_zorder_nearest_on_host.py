@@ -95,6 +95,7 @@ def test_neighbours_are_those_of_the_definition_and_near_ones_the_cpus(
             np.testing.assert_array_equal(one, other, kind)
 
 
+@pytest.mark.slow
 def test_two_tables_bounds_and_order_of_chunks(gpu):
     rng = np.random.default_rng(7)
     x = make_points("clusters", 260, 2, rng)

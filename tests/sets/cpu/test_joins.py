@@ -10,7 +10,7 @@ from dask_simjoin.sets.cpu.joiner import SetSearch
 from dask_simjoin.sets.methods import PPJoin
 from dask_simjoin.sets.predicate import Rule
 from tests.sets.cpu.test_joiner import TOLD, alike, check
-from tests.support.profiles import in_turns
+from tests.support.profiles import every_nth, in_turns
 from tests.support.sets_oracle import block_of
 
 
@@ -31,7 +31,7 @@ def test_long_sets_of_few_tokens_are_compared_by_bitmaps_and_others_by_lists():
     assert not choice_for(8, 20_000, "0.8", "bitmap").listed
 
 
-@in_turns(1, method=TOLD, two=[False, True], sampled=[False, True])
+@in_turns(1, method=every_nth(2, TOLD), two=[False, True], sampled=[False, True])
 def test_sets_of_many_sizes(two, method, sampled, monkeypatch):
     if sampled:  # sets are looked at, however few there are
         monkeypatch.setattr(search, "PARTITION", -1)

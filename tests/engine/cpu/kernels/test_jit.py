@@ -303,6 +303,7 @@ def test_what_was_made_while_texts_changed_is_not_kept(places, tmp_path, monkeyp
     ].exists()
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_texts_are_told_apart_as_they_are_imported():
     code = "from dask_simjoin.engine.cpu.kernels import jit; print(jit.stamp.cache_info().currsize)"

@@ -19,7 +19,7 @@ from dask_simjoin.engine.index.screen import Screen
 from dask_simjoin.metrics.norms import Norm, add
 from tests.support.profiles import chosen, examples, in_turns
 
-NORMS = chosen([1, 2, 3, math.inf], [2, 3, math.inf])
+NORMS = chosen([1, 2, 3, math.inf], [1, 2])
 
 
 def totals(x: np.ndarray, y: np.ndarray, norm: Norm) -> np.ndarray:
