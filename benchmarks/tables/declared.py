@@ -7,11 +7,12 @@ of data, "published" ones are of other people, and "counted" ones are printed by
 program of tests that the page names.  An entry that is on the page several times says
 how many "times".
 
-Of `CHECKED` pages every number must be tied to a result by a mark or an entry, or be
-declared; of other pages every number that has a mark "fixed" or "published".  So a
-number that is changed is always seen.  ``python -m benchmarks.tables --declare`` adds
-what is missing, as "fixed", and removes what is gone; read what it adds.  It leaves out
-numbers with a unit of measurement and no mark, which need a result.
+Every number must be tied to a result by a mark or an entry, or be declared, also if it
+has a mark "fixed" or "published".  So a number that is changed is always seen.
+
+``python -m benchmarks.tables --declare`` adds what is missing, as "fixed", and removes
+what is gone; read what it adds.  It leaves out numbers with a unit of measurement and
+no mark, which need a result.
 """
 
 from __future__ import annotations
@@ -26,11 +27,6 @@ from benchmarks.tables import numbers
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "benchmarks" / "numbers.json"
-
-CHECKED = re.compile(
-    r"README\.md|docs/(index|benchmarks|comparison)\.md|docs/(benchmarks|explanation)/.*"
-)
-"""Pages whose numbers are all checked."""
 
 NUMBER = re.compile(r"(?<![\w.,])(?:(?:\d[\d,]*\d|\d)(?:\.\d+)?|\.\d+)")
 """Matches a number that does not belong to a name, such as float64."""
@@ -84,7 +80,7 @@ def problems(page: str, text: str, entries: list[Entry] | None = None) -> Iterat
         known |= {place for span in spans for place in range(*span)}
         if "is" in entry:
             yield from _tied(entry)
-    for start in _wanted(page, text, line, places):
+    for start in _wanted(text, line, places):
         if start not in known:
             number = NUMBER.match(line, start)
             assert number is not None
@@ -93,15 +89,11 @@ def problems(page: str, text: str, entries: list[Entry] | None = None) -> Iterat
             yield f"{row}: {number[0]} is not declared in benchmarks/numbers.json: {around}"
 
 
-def _wanted(page: str, text: str, line: str, places: list[int]) -> list[int]:
+def _wanted(text: str, line: str, places: list[int]) -> list[int]:
     """Return the places in the line of numbers that must be declared."""
     marks = numbers.marked(text)
-    found = []
-    for match in NUMBER.finditer(line):
-        kind = marks.get(places[match.start()])
-        if kind in ("published", "fixed") or (kind is None and CHECKED.fullmatch(page)):
-            found.append(match.start())
-    return found
+    starts = (match.start() for match in NUMBER.finditer(line))
+    return [start for start in starts if marks.get(places[start]) != "tied"]
 
 
 def _tied(entry: Entry) -> Iterator[str]:
@@ -120,7 +112,7 @@ def _tied(entry: Entry) -> Iterator[str]:
             yield f"1: {text} is {value:.6g} in {entry['is']}"
 
 
-def declared(page: str, text: str, entries: list[Entry]) -> list[Entry]:
+def declared(text: str, entries: list[Entry]) -> list[Entry]:
     """Return the entries of a page, without those that are gone, and with all that are
     missing.
     """
@@ -140,7 +132,7 @@ def declared(page: str, text: str, entries: list[Entry]) -> list[Entry]:
         for place in range(*match.span())
     }
     parts: list[list[Any]] = []
-    for start in _wanted(page, text, line, places):
+    for start in _wanted(text, line, places):
         if start in known or (start in measured and places[start] not in marks):
             continue
         number = NUMBER.match(line, start)
@@ -169,6 +161,6 @@ def write(pages: dict[str, str]) -> None:
     found = {
         page: entries
         for page, text in sorted(pages.items())
-        if (entries := declared(page, text, old.get(page, [])))
+        if (entries := declared(text, old.get(page, [])))
     }
     FILE.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")

@@ -15,8 +15,8 @@ are the numbers in a column of a table that the page may not show; `FUNCTIONS` a
 
 ``published`` stands for numbers of other people's papers, ``fixed`` for definitions,
 limits and settings; both for one number, or as many as they say, or on a line of their
-own for the table or paragraph that follows.  A number with a unit of measurement and no
-mark is an error, unless benchmarks/numbers.json declares it (see `declared`).
+own for the table or paragraph that follows.  A number without a mark is an error, unless
+benchmarks/numbers.json declares it (see `declared`).
 """
 
 from __future__ import annotations
@@ -181,9 +181,9 @@ def agrees(text: str, value: float) -> bool:
     return abs(float(text.replace(",", "")) - value) <= half * (1 + 1e-9)
 
 
-def problems(text: str, unmarked: bool = True) -> Iterator[str]:
-    """Yield errors: numbers of a page that differ from their results, or with
-    `unmarked` that have a unit and no mark.
+def problems(text: str) -> Iterator[str]:
+    """Yield errors: numbers of a page that differ from their results, and marks that
+    stand for no number.
     """
     text = HIDDEN.sub(
         lambda match: match["mark"] or re.sub(r"[^\n|]", " ", match[0]), text
@@ -191,8 +191,7 @@ def problems(text: str, unmarked: bool = True) -> Iterator[str]:
     for start, part in paragraphs(text):
         line = text.count("\n", 0, start) + 1
         for problem in _of_paragraph(part):
-            if unmarked or "has no mark" not in problem:
-                yield f"{line}: {problem}"
+            yield f"{line}: {problem}"
 
 
 def marked(text: str) -> dict[int, str]:
@@ -251,29 +250,11 @@ def _of_paragraph(text: str) -> Iterator[str]:
     alone = re.match(r"<!-- (?:published|fixed) -->\n", text)
     if alone:
         return
-    bare = MARK.sub(lambda match: " " * len(match[0]), text)
-    measured = [
-        (match.start() + number.start(), number[0])
-        for kind in (MEASURED, CELL)
-        for match in kind.finditer(bare)
-        for number in re.finditer(NUMBER, match[0])
-        if number[0]
-    ]
-    done = 0
+    bare, done = MARK.sub(lambda match: " " * len(match[0]), text), 0
     for mark in MARK.finditer(text):
         known = _before(bare, done, mark.start())
         yield from _checked(mark, [number for _, number in known])
-        wanted = _number_of(mark)
-        taken = (
-            {place for place, _ in known[len(known) - wanted :]} if wanted else set()
-        )
-        measured = [one for one in measured if one[0] not in taken]
-        for place, number in [one for one in measured if done <= one[0] < mark.start()]:
-            yield f"{number} has no mark: {_around(bare, place)}"
-        measured = [one for one in measured if one[0] >= mark.start()]
         done = mark.end()
-    for place, number in sorted(set(measured)):
-        yield f"{number} has no mark: {_around(bare, place)}"
 
 
 def _number_of(mark: re.Match[str]) -> int:
@@ -303,7 +284,3 @@ def _checked(mark: re.Match[str], numbers: list[str]) -> Iterator[str]:
     for text, value in zip(numbers[len(numbers) - len(values) :], values, strict=True):
         if not agrees(text, value):
             yield f"{text} is {value:.6g} in {mark['file']}: {mark['expression']}"
-
-
-def _around(text: str, place: int) -> str:
-    return " ".join(text[max(0, place - 40) : place + 40].split())

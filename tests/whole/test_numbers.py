@@ -42,13 +42,23 @@ def problems(text):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_numbers_of_pages_are_those_of_results(page):
     name, text = str(page.relative_to(ROOT)), page.read_text()
-    unmarked = not declared.CHECKED.fullmatch(name)
-    assert list(numbers.problems(text, unmarked)) == []
+    assert list(numbers.problems(text)) == []
     assert list(declared.problems(name, text)) == []
 
 
 def test_any_changed_number_is_noticed():
     assert changed_numbers.unnoticed(seed=20261129, number=12) == []
+
+
+def test_variants_of_a_join_without_wrong_pairs_find_the_same():
+    for file in (numbers.RESULTS / "gpu-ablation").glob("*.json"):
+        for row in json.loads(file.read_text())["rows"]:
+            found = {
+                one["pairs"]
+                for one in row["without"].values()
+                if not (one.get("false") or one.get("missed"))
+            }
+            assert len(found) == 1, file.name
 
 
 def test_declared_numbers_name_pages():
@@ -98,7 +108,7 @@ def test_numbers_are_declared(text, entries, told, result):
 def test_what_is_missing_is_declared():
     text = "Since 2026 there are 3 kinds; one takes 5 s. Of 700 MB<!-- fixed --> each."
     old = [{"text": "gone 7", "kind": "fixed"}, {"text": "{9}", "is": "joins/one: it"}]
-    new = declared.declared(PAGE, text, old)
+    new = declared.declared(text, old)
     assert old[1] in new and old[0] not in new
     left = list(declared.problems(PAGE, text, [one for one in new if "is" not in one]))
     # a measurement without a result is left out
@@ -152,9 +162,6 @@ def test_right_numbers_pass(text, result):
     [
         ("It takes 8.26 s<!-- = joins/one: rows(eps=0.2).seconds -->.", "8.26 is 8.25"),
         ("2.1 to 8.25 s<!-- = joins/one: rows.seconds -->", "2.1 is 2"),
-        ("It takes 8.25 s.", "8.25 has no mark"),
-        ("3 and 5 times as fast", "3 has no mark"),
-        ("8.25 s and 3 s<!-- fixed -->", "8.25 has no mark"),
         ("8.25 s<!-- = joins/one: rows(eps=0.3).seconds -->", "no entry has"),
         ("8.25 s<!-- = joins/one: rows.second -->", "KeyError"),
         ("8.25 s<!-- = joins/other: rows.seconds -->", "FileNotFoundError"),
@@ -163,7 +170,6 @@ def test_right_numbers_pass(text, result):
             "2 values, and there are 1 numbers",
         ),
         ("some time<!-- published -->", "stands for 1 numbers, and there are 0"),
-        ("| a | s |\n|---|---|\n| x | 3.5 |\n", "3.5 has no mark"),
     ],
 )
 def test_wrong_numbers_are_told(text, told, result):
