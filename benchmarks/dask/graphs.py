@@ -121,6 +121,9 @@ def pretended(limits: Limits, rows: int) -> Iterator[list[Plan]]:
             plans.append(made[id(source)])
         return made[id(source)]
 
+    def held(source: Any) -> Any:
+        return source.inner.simplify()
+
     addresses = [f"worker-{n:05}" for n in range(limits.workers)]
     each = limits.threads // limits.workers
     holding = (
@@ -130,9 +133,8 @@ def pretended(limits: Limits, rows: int) -> Iterator[list[Plan]]:
     with (
         mock.patch.object(lazy_join, "plan_for", plan_for),
         mock.patch.object(shuffle, "holders", return_value=holding),
-        mock.patch.object(
-            chunks, "held_by_workers", lambda source: source.inner.simplify()
-        ),
+        mock.patch.object(shuffle, "held_by_workers", held),
+        mock.patch.object(chunks, "held_by_workers", held),
         mock.patch.object(chunks, "limits_for", return_value=limits),
     ):
         yield plans

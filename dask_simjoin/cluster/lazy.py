@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from dask_simjoin.cluster.algorithms.optics import Extraction, columns_for
 from dask_simjoin.cluster.expressions.components import Labels, NearDuplicated
 from dask_simjoin.cluster.expressions.optics import Extracted, Order
@@ -22,8 +24,8 @@ class LazyDistances(LazyNearest):
 
     def marks(self, request: NearDuplicatedRequest, example: Series) -> Series:
         keep = False if request.counted else request.keep
-        operands = self.spec, keep, request.grouping, example
-        return self.of_rows(NearDuplicated, *operands) != 0
+        operands = self.spec, keep, request.grouping, example.astype(np.bool_)
+        return self.of_rows(NearDuplicated, *operands)
 
     def labels(self, min_samples: int, example: Series) -> Series:
         """Label the rows by DBSCAN."""

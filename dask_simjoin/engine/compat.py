@@ -236,6 +236,13 @@ def values_of(column: Ids | Series) -> Array:
     return column.values if on_gpu(column) else column.to_numpy()
 
 
+def column_like(values: Array, dtype: Any) -> Array:
+    """Return int64 values (n,) as a column. For bool, the column shows which are not 0.
+    Other dtypes have 8 bytes, and get the bits of the values.
+    """
+    return values != 0 if dtype == np.bool_ else values.view(dtype)
+
+
 def columns_like(values: Array, example: Frame, xp: ArrayModule) -> dict[Any, Array]:
     """Split `values` (n, k) into columns with the names and 8-byte dtypes of `example`.
 

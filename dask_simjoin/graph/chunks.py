@@ -398,6 +398,7 @@ class ChunkSource:
             self._each,
             self.output.with_ids,
             self.plan.indexing.sent,
+            self.plan.indexing.threads,
         )
         return IndexedPartitions(FrozenSource(moved), self._run)
 

@@ -415,21 +415,26 @@ them.
 
 
 def fuse_with_shuffles(
-    graph: dict[Any, Any], sending: str, receiving: str
+    graph: dict[Any, Any], sending: str, receiving: str, finding: str | None = None
 ) -> dict[Any, Any]:
     """Fuse the tasks before and after p2p shuffles with the tasks that send and receive
     their rows.
 
     `sending`, `receiving`: names of the tasks that make rows to send, and of those that
-    use received rows. No other task may use these rows. This function can be removed
-    once Dask fuses these tasks.
+    use received rows. `finding`: name of the tasks whose results only `sending` uses.
+    No other task may use these rows or results. This function can be removed once Dask
+    fuses these tasks.
     """
     before, fused = {TRANSFER: sending, receiving: UNPACK}, dict(graph)
-    for key, task in graph.items():
-        if (name := before.get(key_split(key))) is not None:
-            for one in task.dependencies:
-                if key_split(one) == name:
-                    fused[key] = Task.fuse(fused.pop(one), fused[key])
+    for key in graph:
+        name = before.get(key_split(key))
+        chain = [key]
+        while name is not None:
+            used = graph[chain[-1]].dependencies
+            chain += [one for one in used if key_split(one) == name]
+            name = finding if name == sending and len(chain) == 2 else None
+        if len(chain) > 1:
+            fused[key] = Task.fuse(*(fused.pop(one) for one in reversed(chain)))
     return fused
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import values_of
@@ -45,9 +46,10 @@ from dask_simjoin.graph.dask_private import (
 )
 from dask_simjoin.graph.lazy_join import LazyJoin, block_pair_of
 from dask_simjoin.graph.row_cache import ROWS
-from dask_simjoin.graph.shuffle import partition_tasks
+from dask_simjoin.graph.shuffle import partition_tasks, runs_held
 from dask_simjoin.graph.source import (
     FrozenSource,
+    Listed,
     MapPartition,
     is_held,
     optimise_in_place,
@@ -176,7 +178,8 @@ class FoundByChunk(Aligned, LazyJoin):
                 chunks,
                 *updates_of_rows(own, source, meta),
             )
-            return back_to_rows(updates, ROWS.take(source), own, meta, chosen)
+            found_by = key_split(found._name)
+            return back_to_rows(updates, ROWS.take(source), own, meta, chosen, found_by)
         whole = source.given.divisions
         return FoundPartitions(
             f"{self._label}_rows",
@@ -308,7 +311,9 @@ class RowUpdates(LabelledExpr):
 
 
 def _scatter(chunk: Chunk, values: Array, offsets: np.ndarray) -> Frame:
-    return scatter(chunk["position"], values, offsets, frames_for(chunk["example"]))
+    # a halo that is indexed with its chunk has no values
+    position = chunk["position"][: len(values)]
+    return scatter(position, values, offsets, frames_for(chunk["example"]))
 
 
 class BlockValues(PartitionsFiltered, LabelledExpr):
@@ -379,25 +384,32 @@ def back_to_rows(
     chunks: Shuffled,
     meta: Frame | Series,
     partitions: list[int] | None,
+    finding: str | None = None,
 ) -> Expr:
     """Shuffle updates to the partitions of their rows, and add up the updates of each
     row.
+
+    `finding`: name of the tasks that make the values of each update; None: the updates
+    are not made from values.
     """
-    moved = Shuffle(updates, CELL, source.inner.npartitions, True, chunks.method)
+    number = source.inner.npartitions
+    moved = Shuffle(updates, CELL, number, True, chunks.method)
     back = FrozenSource(optimise_in_place(moved))
-    whole = source.simple
-    # partitions in memory are read directly: an alias of each would be another root
-    frame = whole if is_held(whole) else source.inner[[source.inner.columns[0]]]
-    offsets = Shared("simjoin_offsets", chunks.offsets)
-    # Dask's time to order tasks grows with the square of the number of partitions that
-    # need a root of their own. So these tasks depend on a shared value
-    labels = optimise_in_place(
-        MapPartition(frame, "simjoin_labels", _labels, (), shared=offsets)
-    )
+    whole, offsets = source.simple, Shared("simjoin_offsets", chunks.offsets)
+    runs = [(n, n + 1) for n in range(number)]
+    if is_held(whole):
+        # labels of a range take no memory, so workers send several lists together
+        if isinstance(whole._meta.index, pd.RangeIndex):
+            runs = runs_held(source)
+        labels: Expr = LabelsOfRuns(FrozenSource(whole), Listed(runs), offsets)
+    else:
+        one = source.inner[[source.inner.columns[0]]]
+        labels = MapPartition(one, "simjoin_labels", _labels, (), shared=offsets)
     return RowCounts(
         back,
-        key_split(updates._name),
-        FrozenSource(labels),
+        (key_split(updates._name), finding),
+        FrozenSource(optimise_in_place(labels)),
+        Listed(runs),
         chunks.offsets,
         meta,
         source.inner.divisions,
@@ -405,9 +417,39 @@ def back_to_rows(
     )
 
 
-def _labels(frame: Frame, offsets: np.ndarray) -> Ids:
-    """Return the labels of rows. `offsets`: not used, see `back_to_rows`."""
-    return frame.index
+def _labels(frame: Frame, offsets: np.ndarray) -> list[Ids]:
+    """Return the labels of the rows, as `labels_of_run`."""
+    return labels_of_run(offsets, frame)
+
+
+class LabelsOfRuns(LabelledExpr):
+    """List the labels of the rows of partitions in memory, run by run.
+
+    `frozen`: the partitions. `runs`: for each run, its partitions (first, last + 1).
+    """
+
+    _label = "simjoin_labels"
+    _parameters = ["frozen", "runs", "offsets"]
+
+    def _divisions(self) -> Any:
+        return (None,) * (1 + len(self.operand("runs")))
+
+    def _layer(self) -> dict[Any, Any]:
+        # partitions are read directly: an alias of each would be another root
+        keys, layer = partition_tasks(self.operand("frozen").inner)
+        for g, (first, last) in enumerate(self.operand("runs")):
+            key, held = (self._name, g), map(TaskRef, keys[first:last])
+            layer[key] = Task(key, labels_of_run, self.offsets.ref, *held)
+        return layer
+
+
+def labels_of_run(offsets: np.ndarray, *partitions: Frame) -> list[Ids]:
+    """Return the labels of the rows of each partition.
+
+    `offsets`: not used. Dask's time to order tasks grows with the square of the number
+    of partitions that need a root of their own. So these tasks depend on a shared value.
+    """
+    return [partition.index for partition in partitions]
 
 
 class CountUpdates(LabelledExpr):
@@ -436,15 +478,17 @@ class RowCounts(PartitionsFiltered, LabelledExpr):
     """Add up the updates of each row. The result has the order and the labels of the
     source.
 
-    `updates`: the partitions of updates, as they arrive. `sending`: name of the tasks
-    that make them.
+    `updates`: the partitions of updates, as they arrive. `making`: name of the tasks
+    that make them, and of those before: see `back_to_rows`. `labels`: for each of `runs`,
+    a list with the labels of its partitions.
     """
 
     _label = "simjoin_counts"
     _parameters = [
         "updates",
-        "sending",
+        "making",
         "labels",
+        "runs",
         "offsets",
         "meta",
         "source_divisions",
@@ -454,27 +498,38 @@ class RowCounts(PartitionsFiltered, LabelledExpr):
 
     def _layer(self) -> dict[Any, Any]:
         offsets = self.operand("offsets").tolist()
+        runs = enumerate(self.operand("runs"))
+        of_run = [
+            (g, n - first) for g, (first, last) in runs for n in range(first, last)
+        ]
         labels = self.operand("labels").inner
         keys, layer = partition_tasks(labels)
         updates = self.operand("updates").inner
         layer |= updates.__dask_graph__()
         for place, n in enumerate(self._partitions):
             key = (self._name, place)
-            rows = (n, offsets[n], offsets[n + 1] - offsets[n])
-            refs = TaskRef(keys[n]), TaskRef((updates._name, n))
+            (run, own), start = of_run[n], offsets[n]
+            refs = TaskRef(keys[run]), TaskRef((updates._name, n))
+            rows = n, own, start, offsets[n + 1] - start
             layer[key] = Task(key, add_up, *refs, rows, self._meta)
-        return fuse_with_shuffles(layer, self.operand("sending"), self._label)
+        sending, finding = self.operand("making")
+        return fuse_with_shuffles(layer, sending, self._label, finding)
 
 
 def add_up(
-    labels: Ids, updates: Frame, rows: tuple[int, int, int], meta: Frame | Series
+    labels_of_run: Sequence[Ids],
+    updates: Frame,
+    rows: tuple[int, int, int, int],
+    meta: Frame | Series,
 ) -> Frame | Series:
     """Add up the updates of the rows in one partition.
 
-    `rows`: the number of the partition, the position of its first row in the frame, and
+    `labels_of_run`: the labels of several partitions. `rows`: the number of the
+    partition, its position in the run, the position of its first row in the frame, and
     its number of rows.
     """
-    number, first, size = rows
+    number, own, first, size = rows
+    labels = labels_of_run[own]
     check_source(number, len(labels), size)
     frames = frames_for(meta)
     xp = frames.xp

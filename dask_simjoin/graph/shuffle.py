@@ -49,6 +49,7 @@ from dask_simjoin.planning.entity_chunks import BY_WORKER, Piece, Shuffled
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.sizes import FEW
 from dask_simjoin.tasks.by_worker import pack_partitions
 from dask_simjoin.tasks.chunks import Fingerprint, as_planned
 from dask_simjoin.tasks.named_tuples import register_tuples
@@ -58,6 +59,7 @@ from dask_simjoin.tasks.shuffle import (
     LIMIT,
     POSITION,
     cell_chunk,
+    cell_chunk_together,
     cell_columns,
     pack,
     send,
@@ -130,6 +132,27 @@ def dealt_out(held_by: Sequence[Sequence[str]], threads: dict[str, int]) -> list
         for number, worker in enumerate(sorted(own))
         if own[worker]
     ]
+
+
+def runs_held(source: FrozenSource) -> list[tuple[int, int]]:
+    """Divide the partitions of a source into runs that one worker holds: see `runs_of`."""
+    owners, held = list(range(source.inner.npartitions)), held_by_workers(source)
+    for worker, numbers in () if held is None else where_held(held):
+        for n in numbers:
+            owners[n] = worker
+    return runs_of(owners)
+
+
+def runs_of(owners: Sequence[int]) -> list[tuple[int, int]]:
+    """Divide partitions into runs (first, last + 1): at most `FEW` consecutive partitions
+    with the same owner.
+    """
+    runs: list[tuple[int, int]] = []
+    for _, same in itertools.groupby(range(len(owners)), owners.__getitem__):
+        numbers = list(same)
+        end = numbers[-1] + 1
+        runs += [(n, min(n + FEW, end)) for n in range(numbers[0], end, FEW)]
+    return runs
 
 
 SEND = "simjoin_send"
@@ -248,9 +271,12 @@ def shuffled_chunks(
     each: Sequence[Fingerprint],
     with_ids: bool,
     max_rows: int,
+    threads: int,
 ) -> Expr:
-    """Shuffle rows to their chunks, and index the chunks. `max_rows`: number of rows to
-    send at a time.
+    """Shuffle rows to their chunks, and index the chunks.
+
+    `max_rows`: number of rows to send at a time. `threads`: number of threads that index
+    a chunk together with its halo.
     """
     example = source.inner._meta.iloc[:0]
     meta = _sent(example, spec, with_ids)
@@ -270,6 +296,11 @@ def shuffled_chunks(
     # longer do
     method = "tasks" if chunks.method == BY_WORKER else chunks.method
     moved = Shuffle(sent, CELL, len(chunks), True, method)
+    if chunks.mutual:
+        with_halo = example, spec, layout, threads
+        numbers = Listed(range(len(chunks)))
+        making = cell_chunk_together, with_halo, numbers, None, regions
+        return optimise_in_place(MapPartition(moved, "simjoin_chunk", *making))
     return optimise_in_place(
         MapPartition(
             moved, "simjoin_chunk", cell_chunk, (example, spec, layout, with_ids)

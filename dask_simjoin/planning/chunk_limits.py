@@ -24,6 +24,7 @@ from dask_simjoin.planning.entity_chunks import (
 )
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec, min_chunk_rows
+from dask_simjoin.planning.spatial_chunks import ClusterChunks
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.messages import size_text
 from dask_simjoin.sizes import (
@@ -339,6 +340,23 @@ class ChunkLimits:
                 remedies=[*remedies, Remedy({"partitioning": "auto"})],
             )
         return None
+
+    @property
+    def makes_wide_halos(self) -> bool:
+        """Whether chunks may have halos of twice the distance, and be clustered alone."""
+        limits = self.limits
+        each = limits.shuffle in ONE_PER_WORKER and not limits.gpu
+        return self.output.wide_halo and each
+
+    def fits_wide_halos(self, chunks: ClusterChunks, max_rows: int) -> bool:
+        """Return whether chunks with halos of twice the distance fit in memory. One
+        task also receives the rows that several chunks share.
+        """
+        # the factor 2 is the same as for other chunks with halos
+        fits = chunks.rows.max(initial=0.0) <= 2 * max_rows
+        room = math.inf if self.limits.room is None else self.limits.room
+        # about as many core rows are in several chunks as are in halos
+        return bool(fits and ROW_BYTES * chunks.halo_rows.sum() <= room)
 
     def region_rows(self, rows: int, min_rows: int, max_rows: int) -> int:
         """Return the target number of rows of a region; `rows`: number of rows of all

@@ -28,7 +28,7 @@ from dask_simjoin.planning.data_warnings import (
     warnings_of_data,
     warnings_of_eps,
 )
-from dask_simjoin.planning.entity_chunks import BY_WORKER, EntityPairs, JoinChunks
+from dask_simjoin.planning.entity_chunks import EntityPairs, JoinChunks
 from dask_simjoin.planning.estimate import (
     Estimate,
     block_of,
@@ -440,11 +440,9 @@ class JoinStatistics:
             return spatial_chunks(
                 *first, away, threshold, max_rows[0], left.offsets, shuffle
             )
-        if cut.output.wide_halo and shuffle == BY_WORKER:
+        if cut.makes_wide_halos:
             wide = cluster_chunks(*first, threshold, left.offsets, shuffle)
-            # the factor 2 is the same as for other chunks with halos
-            fits = wide.rows.max(initial=0.0) <= 2 * max_rows[0]
-            if fits and pay(wide, left.rows):
+            if cut.fits_wide_halos(wide, max_rows[0]) and pay(wide, left.rows):
                 return wide
         queries = region_chunks(*first, threshold, max_rows[0], left.offsets, shuffle)
         if len(self.each) == 1:

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.engine.base import frames_for, joiner_for
+from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.ids import joined
 from dask_simjoin.engine.process import together
@@ -44,6 +44,7 @@ from dask_simjoin.tasks.shuffle import (
     pack,
     packed,
     positions,
+    shared_and_far,
     spans_of,
     unpacked,
 )
@@ -218,40 +219,9 @@ def unpack_together(
     own = sum(stop - start for _, start, stop in spans[0])
     every = [span for some in spans for span in some if span[2] > span[1]] or spans[0]
     x, position = joined_rows(every, example, layout, threads)
-    near = chunks.near_reach, chunks.near_threshold, chunks.norm
-    _, rows, needing = joiner_for(example).regions(
-        np.asfortranarray(x[own:]), chunks.regions, *near, mutual=True
-    )
-    near_halo = np.zeros(len(x) - own, bool)
-    near_halo[rows[needing == c]] = True
-    shared = np.concatenate(
-        [_near_walls(x[:own], c, chunks), own + np.flatnonzero(near_halo)]
-    )
+    shared, far = shared_and_far(c, chunks, x, own)
     chunk = indexed_spans(every, example, layout, x, position, threads)
-    return chunk | {
-        "own": own,
-        "shared": shared,
-        "far": own + np.flatnonzero(~near_halo),
-    }
-
-
-def _near_walls(x: Array, c: int, chunks: ClusterChunks) -> Array:
-    """Return the points of region `c` that may belong to the near halos of other
-    regions (k,).
-
-    The other regions are behind the walls of this region, so only points near a wall
-    can be near those regions.
-    """
-    cut, low, high = chunks.regions.walls
-    near = np.zeros(len(x), bool)
-    for k, lower, upper in zip(
-        cut.tolist(), low[c].tolist(), high[c].tolist(), strict=True
-    ):
-        if lower > -np.inf:
-            near |= x[:, k] - lower <= chunks.near_reach
-        if upper < np.inf:
-            near |= upper - x[:, k] <= chunks.near_reach
-    return np.flatnonzero(near)
+    return chunk | {"own": own, "shared": shared, "far": far}
 
 
 def own_positions(parcels: Sequence[Parcel]) -> list[Array]:

@@ -10,12 +10,13 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 
 from dask_simjoin.catalog import lists_of
-from dask_simjoin.engine.base import frames_for, host_kernels, joiner_for
+from dask_simjoin.engine.base import frames_for, host_joiner, host_kernels, joiner_for
 from dask_simjoin.engine.compat import module_of, tally, to_host, values_of
 from dask_simjoin.engine.ids import joined, row_ids
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.norms import Array, DType, Frame, Ids, Values
 from dask_simjoin.planning.entity_chunks import Piece, Shuffled
+from dask_simjoin.planning.spatial_chunks import ClusterChunks
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import (
     OPTIONAL_FIELDS,
@@ -342,6 +343,69 @@ def _sent(frame: Frame, parcel: Parcel, chunks: Shuffled, spec: JoinSpec) -> Fra
     sizes = np.diff(parcel["ends"], axis=1).reshape(-1)
     cell = frames.xp.asarray(np.repeat(np.tile(np.arange(len(chunks)), 2), sizes))
     return frames.result(columns | {POSITION: position, CELL: cell}, len(cell))
+
+
+def shared_and_far(
+    c: int, chunks: ClusterChunks, x: Array, own: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of chunk `c` that other chunks may have, and the rows of its halo
+    without neighbors in the region: see `Chunk`.
+
+    `x` (n, d): coordinates of the `own` rows of the region, then of the halo.
+    """
+    near = chunks.near_reach, chunks.near_threshold, chunks.norm
+    _, rows, needing = host_joiner().regions(
+        np.asfortranarray(x[own:]), chunks.regions, *near, mutual=True
+    )
+    near_halo = np.zeros(len(x) - own, bool)
+    near_halo[rows[needing == c]] = True
+    shared = np.concatenate(
+        [_near_walls(x[:own], c, chunks), own + np.flatnonzero(near_halo)]
+    )
+    return shared, own + np.flatnonzero(~near_halo)
+
+
+def _near_walls(x: Array, c: int, chunks: ClusterChunks) -> Array:
+    """Return the points of region `c` that may belong to the near halos of other
+    regions (k,).
+
+    The other regions are behind the walls of this region, so only points near a wall
+    can be near those regions.
+    """
+    cut, low, high = chunks.regions.walls
+    near = np.zeros(len(x), bool)
+    for k, lower, upper in zip(
+        cut.tolist(), low[c].tolist(), high[c].tolist(), strict=True
+    ):
+        if lower > -np.inf:
+            near |= x[:, k] - lower <= chunks.near_reach
+        if upper < np.inf:
+            near |= upper - x[:, k] <= chunks.near_reach
+    return np.flatnonzero(near)
+
+
+def cell_chunk_together(
+    frame: Frame,
+    c: int,
+    chunks: ClusterChunks,
+    example: Frame,
+    spec: JoinSpec,
+    layout: Layout,
+    threads: int,
+) -> Chunk:
+    """Index chunk `c` from the rows that Dask's shuffle has sent to it. One index has
+    the chunk's own rows, then its halo, each in the order of the frame.
+    """
+    sent = values_of(frame[POSITION])
+    own = int((sent >= 0).sum())
+    order = np.lexsort((np.where(sent >= 0, sent, -1 - sent), sent < 0))
+    x = frames_for(example).coordinates(frame, tuple(cell_columns(example, spec)))
+    x, position = x[order], sent[order]
+    position[own:] = -1 - position[own:]
+    shared, far = shared_and_far(c, chunks, x, own)
+    ids = frames_for(example).index(position)
+    chunk = indexed(x, ids, layout, example, {}, threads, False)
+    return chunk | {"position": position, "own": own, "shared": shared, "far": far}
 
 
 def cell_chunk(

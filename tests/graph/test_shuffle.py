@@ -27,7 +27,7 @@ from dask_simjoin.cluster.algorithms.halo_dbscan import (
 from dask_simjoin.cluster.expressions import components  # noqa: F401  (registers the tuples that steps send)
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.graph import row_cache
-from dask_simjoin.graph.shuffle import dealt_out
+from dask_simjoin.graph.shuffle import dealt_out, runs_of
 from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.tasks import by_worker
 from dask_simjoin.tasks.neighbor_rows import FoundRows
@@ -169,6 +169,12 @@ def test_partitions_are_dealt_out():
     several = [(0, [0, 3, 6]), (1, [1, 2]), (2, [4, 5])]
     assert dealt_out(holders, {"a": 2, "b": 1, "c": 1}) == several
     assert dealt_out([["b"]] * 3, {"b": 1, "a": 1}) == [(1, [0, 1, 2])]
+
+
+def test_runs_of_partitions():
+    assert runs_of([]) == []
+    assert runs_of([3, 3, 1, 3]) == [(0, 2), (2, 3), (3, 4)]
+    assert runs_of([0] * 17 + [1]) == [(0, 8), (8, 16), (16, 17), (17, 18)]
 
 
 X = np.arange(1000)

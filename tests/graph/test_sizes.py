@@ -47,6 +47,22 @@ def test_tasks_of_a_cluster(verb, workers):
     assert found["bytes"] < max(2**20, 4096 * workers)
 
 
+@pytest.mark.parametrize(
+    ("verb", "tasks", "edges"),
+    [("neighbor_counts", 21, 60), ("dbscan", 22, 60), ("near_duplicated", 28, 80)],
+)
+def test_values_that_return_by_p2p(verb, tasks, edges):
+    """Each of eight partitions needs a task to send its rows and one to receive values.
+    A worker's labels are one task, and the values of a chunk are sent as they are made.
+    """
+    workers = 128
+    found = tasks_of(verb, cluster(workers, 2, 16 << 30), ROWS * workers)
+    assert found["shuffle"] == "p2p"
+    assert found["tasks"] <= tasks * workers
+    assert found["edges"] <= edges * workers
+    assert found["steps"]["simjoin_counts"] == 8 * workers
+
+
 def test_rows_in_memory_do_not_slow_the_order_of_tasks():
     """Dask leaves data out of its order only if several tasks need it. The order of
     other data takes a time that grows with the square of the number of partitions.

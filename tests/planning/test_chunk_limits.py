@@ -277,3 +277,30 @@ def test_plain_frames_that_do_not_fit_on_a_gpu(monkeypatch):
     monkeypatch.setattr(PandasFrames, "memory", lambda self: room - 1)
     with pytest.raises(BudgetError, match="on the GPU while they are indexed"):
         frame.simjoin.count_pairs(0.01)
+
+
+class Halos:
+    """Sizes of two chunks with halos."""
+
+    rows, halo_rows = np.array([100.0, 200.0]), np.array([10.0, 20.0])
+
+
+@pytest.mark.parametrize(
+    ("max_rows", "memory", "fits"),
+    [(100, 1920, True), (99, 1920, False), (100, 1919, False), (100, None, True)],
+)
+def test_rows_that_halos_share_fit_in_one_task(max_rows, memory, fits):
+    """A chunk may have twice the rows of one without a halo. One task receives about as
+    many rows as all halos have, and needs 64 bytes for each.
+    """
+    cut = ChunkLimits(DBSCAN, Limits(2, memory))
+    assert cut.fits_wide_halos(Halos(), max_rows) == fits
+
+
+@pytest.mark.parametrize("shuffle", ["p2p", "by worker", "tasks", "disk"])
+def test_halos_of_twice_the_distance(shuffle):
+    one = shuffle in ("p2p", "by worker")
+    limits = Limits(2, workers=2, shuffle=shuffle)
+    assert ChunkLimits(DBSCAN, limits).makes_wide_halos == one
+    assert not ChunkLimits(COUNTS, limits).makes_wide_halos
+    assert not ChunkLimits(DBSCAN, replace(limits, gpu=True)).makes_wide_halos

@@ -25,6 +25,7 @@ import numpy as np
 
 from dask_simjoin.catalog import AUTO
 from dask_simjoin.cluster.algorithms.edges import (
+    all_cores,
     by_place,
     components_by_place,
     cores_by_place,
@@ -110,27 +111,31 @@ class ClusterNumbering(NamedTuple):
 def edges_across(
     block_pair: BlockPair,
     numbers: tuple[int, int],
-    core: Sequence[Array],
+    core: Sequence[Array | None],
     within: Sequence[Array],
 ) -> Edges:
     """Return a minimal set of edges that connect the components of two chunks.
 
     Each end of an edge is the row number of a component's first place. `numbers`: the
     numbers of both chunks. `core`, `within`: for each chunk, which places are core
-    rows, and the component of each place.
+    rows (None: all), and the component of each place.
     """
     placed, xp = by_place(block_pair), block_pair.xp
+    cores = [
+        all_cores(chunk) if own is None else own
+        for chunk, own in zip((block_pair.query, block_pair.data), core, strict=True)
+    ]
     offset = len(within[0])
     nodes = new_nodes(offset + len(within[1]), xp)
     parent = xp.concatenate(
         [within[0].astype(nodes.dtype), within[1].astype(nodes.dtype) + offset]
     )
-    first = (parent == nodes) & xp.concatenate(core)
+    first = (parent == nodes) & xp.concatenate(cores)
     joiner = placed.joiner
     joiner.connect(
         *placed.operands,
         parent,
-        tuple(core),
+        tuple(cores),
         offset,
         is_self_join=False,
         rows=block_pair.rows,

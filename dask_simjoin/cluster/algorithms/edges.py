@@ -257,13 +257,16 @@ def all_cores(chunk: Chunk) -> Array:
     return module_of(order).ones(len(order), bool)
 
 
-def components_by_place(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
+def components_by_place(
+    block_pair: BlockPair, core: Array | None, threads: int = 1
+) -> Array:
     """For each place, return the first place of its component (n,). A place without a
     core row is its own component.
 
-    If the work is shared, only the edges in this share connect rows. `threads`: how
-    many threads unite the sets of one forest.
+    If the work is shared, only the edges in this share connect rows. `core`: None if
+    all rows are core rows. `threads`: how many threads unite the sets of one forest.
     """
+    core = all_cores(block_pair.query) if core is None else core
     parent = new_nodes(len(core), block_pair.xp)
     connect_places(block_pair, core, parent, threads)
     block_pair.joiner.roots(parent, threads)

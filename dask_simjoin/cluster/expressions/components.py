@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -36,7 +37,6 @@ from dask_simjoin.cluster.algorithms.duplicates import (
     stays_of_chunk,
 )
 from dask_simjoin.cluster.algorithms.edges import (
-    all_cores,
     components_by_place,
     cores_by_place,
     counts_by_place,
@@ -241,7 +241,7 @@ class Piece(NamedTuple):
     chunks: tuple[int, ...]  # number of the chunk, or numbers of the two chunks
     block_pair: Task  # task that makes the block pair for this share
 
-    def of(self, values: list[TaskRef]) -> List:
+    def of(self, values: Sequence[TaskRef | None]) -> List:
         """From `values`, which has one item per chunk, select the items of this share's
         chunks.
         """
@@ -274,10 +274,16 @@ def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
 
 
 def add_components(
-    steps: Steps, pieces: list[Piece], plan: Plan, spec: JoinSpec, cores: list[TaskRef]
+    steps: Steps,
+    pieces: list[Piece],
+    plan: Plan,
+    spec: JoinSpec,
+    cores: Sequence[TaskRef | None],
 ) -> tuple[list[TaskRef], TaskRef]:
     """Connect core rows. Return the components of each chunk, and a forest of the edges
     between different chunks.
+
+    `cores`: for each chunk, a mask of its core rows; None: all rows are core rows.
     """
     add = steps.add
     found: list[list[TaskRef]] = [[] for _ in cores]
@@ -325,6 +331,7 @@ class NearDuplicated(FoundByChunk):
     _output = replace(
         CLUSTERS, result_bytes_per_row=48, single_home=True, joins=2, finds_copies=True
     )
+    _fill = False
 
     @property
     def _groups(self) -> Groups:
@@ -352,8 +359,10 @@ class _Marks(ChunkValues):
 
     _parameters = ["chunks", "plan", "spec", "keep"]
 
-    def _stays(self, steps: Steps, refs: list[TaskRef]) -> list[TaskRef]:
-        """For each chunk, add a task that returns a mask of the rows to keep."""
+    def _stays(self, steps: Steps, refs: list[TaskRef]) -> Sequence[TaskRef | Task]:
+        """For each chunk, return a task or its argument that makes a mask of the rows to
+        keep.
+        """
         raise NotImplementedError
 
     def _layer(self) -> dict[Any, Any]:
@@ -434,14 +443,12 @@ class GroupMarks(_Marks):
 
     _label = "simjoin_duplicates_of_groups"
 
-    def _stays(self, steps: Steps, refs: list[TaskRef]) -> list[TaskRef]:
+    def _stays(self, steps: Steps, refs: list[TaskRef]) -> list[Task]:
         plan: Plan = self.operand("plan")
         spec, keep, add = self.operand("spec"), self.operand("keep"), steps.add
         own = steps.row_numbers(plan, refs)
-        every = [add("rows", c, all_cores, ref) for c, ref in enumerate(refs)]
-        within, forest = add_components(
-            steps, pieces_of(self.chunks, plan, spec), plan, spec, every
-        )
+        pieces, every = pieces_of(self.chunks, plan, spec), [None] * len(refs)
+        within, forest = add_components(steps, pieces, plan, spec, every)
         best = [
             add("best", c, best_of_chunk, ref, c, keep, own[c], within[c], forest)
             for c, ref in enumerate(refs)
@@ -451,7 +458,7 @@ class GroupMarks(_Marks):
         ]
         winners = steps.merged("winners", merge_candidates, candidates)
         return [
-            add("stay", c, stays_in_chunk, ref, best[c], winners)
+            Task(None, stays_in_chunk, ref, best[c], winners)
             for c, ref in enumerate(refs)
         ]
 

@@ -18,7 +18,7 @@ from dask_simjoin.engine.columns import (
     naming_value,
     vectors,
 )
-from dask_simjoin.engine.compat import BITS, columns_like
+from dask_simjoin.engine.compat import BITS, column_like, columns_like
 from dask_simjoin.engine.cpu.kernels import reductions
 from dask_simjoin.engine.ids import united
 from dask_simjoin.engine.process import shared_out
@@ -167,7 +167,7 @@ class PandasFrames:
         self, values: np.ndarray, index: pd.Index, example: pd.Series | pd.DataFrame
     ) -> pd.Series | pd.DataFrame:
         if example.ndim == 1:
-            return self.series(values.view(example.dtype), index, example.name)
+            return self.series(column_like(values, example.dtype), index, example.name)
         return pd.DataFrame(columns_like(values, example, np), index)
 
     def index(self, values: Values) -> pd.Index:

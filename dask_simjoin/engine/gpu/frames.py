@@ -14,7 +14,7 @@ import pylibcudf as plc
 
 from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.columns import naming_value, vectors
-from dask_simjoin.engine.compat import columns_like
+from dask_simjoin.engine.compat import column_like, columns_like
 from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.columns import DeviceColumn, matrix
 from dask_simjoin.errors import PartitionSizeError
@@ -170,7 +170,7 @@ class CudfFrames:
     def rows(self, values: Array, index: Ids, example: Frame) -> Frame:
         values = cupy.asarray(values)
         if example.ndim == 1:
-            return self.series(values.view(example.dtype), index, example.name)
+            return self.series(column_like(values, example.dtype), index, example.name)
         return cudf.DataFrame(columns_like(values, example, cupy), index=index)
 
     def index(self, values: Values) -> Ids:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask.utils import key_split
+from distributed import wait
 
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.planning import costs, limits, resources
@@ -280,3 +281,46 @@ def test_rows_that_may_move_are_not_kept(files, frame, client):
     assert labels.expr.plan.chunks.method != BY_WORKER
     found = moved.assign(label=labels).compute().sort_index()
     assert found.label.max() == frame.simjoin.dbscan(EPS, MIN_SAMPLES).max()
+
+
+@pytest.mark.parametrize("how", [HALOS, REGIONS], ids=["halos", "regions"])
+def test_rows_that_do_not_fit_in_memory(files, frame, want, client, how, monkeypatch):
+    """They are shuffled by p2p, and their labels return by it. Chunks with wide halos
+    are not compared with each other.
+    """
+    monkeypatch.setattr(resources, "fits_in_memory", lambda *_: False)
+    kept = dd.read_parquet(files).persist()
+    labels = kept.simjoin.dbscan(EPS, MIN_SAMPLES, **how)
+    chunks = labels.expr.plan.chunks
+    assert chunks.method == "p2p" and len(chunks) > 1
+    assert isinstance(chunks, ClusterChunks) == (how is HALOS)
+    with tasks_of(client) as ran:
+        found = labels.compute()
+    pd.testing.assert_series_equal(found, want)
+    steps = Counter(key_split(task["key"]) for task in ran)
+    assert ("simjoin_dbscan_across" in steps) == (how is REGIONS)
+    pd.testing.assert_frame_equal(
+        kept.assign(label=labels).compute(), frame.assign(label=want)
+    )
+    some = labels.partitions[[1, 6]].compute()
+    pd.testing.assert_series_equal(
+        some, pd.concat([want.iloc[375:750], want.iloc[2250:2625]])
+    )
+
+
+def test_labels_of_ranges_are_listed_by_worker(frame, want, client, monkeypatch):
+    """Labels of other indexes take memory, so each partition has its own task."""
+    monkeypatch.setattr(resources, "fits_in_memory", lambda *_: False)
+    for rows, several in ((frame.reset_index(drop=True), True), (frame, False)):
+        held = dd.from_pandas(rows, npartitions=8, sort=False).persist()
+        wait(held)
+        labels = held.simjoin.dbscan(EPS, MIN_SAMPLES, **HALOS)
+        steps = Counter(
+            key_split(key) for key in labels.expr.optimize().__dask_graph__()
+        )
+        assert (steps["simjoin_labels"] < 8) == several
+        found = labels.partitions[[6, 1]].compute()
+        alike = pd.concat([want.iloc[2250:2625], want.iloc[375:750]])
+        assert found.tolist() == alike.tolist()
+        assert found.index.equals(rows.index[[*range(2250, 2625), *range(375, 750)]])
+        assert labels.compute().tolist() == want.tolist()
