@@ -21,6 +21,7 @@ import numpy as np
 
 from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.metrics.norms import Array, Norm, box_gap
+from dask_simjoin.planning.near_boxes import near_boxes
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints
 
@@ -280,9 +281,14 @@ class EntityChunks(HomeChunks):
         if len(filled) == 1:  # a single chunk has no other box to be compared with
             yield int(filled[0]), filled
             return
-        for i, first in enumerate(filled.tolist()):
-            gap = box_gap(self.norm, lower[i], upper[i], lower[i:], upper[i:])
-            yield first, filled[i:][gap <= self.threshold]
+        # boxes with a common point, as of rows in random order, are all near
+        if len(filled) and (lower.max(axis=0) <= upper.min(axis=0)).all():
+            yield from ((first, filled[i:]) for i, first in enumerate(filled.tolist()))
+            return
+        boxes, limits = (lower, upper), np.full(len(filled), self.threshold)
+        near = near_boxes(self.norm, boxes, boxes, limits, is_self_join=True)
+        for first, (numbers, gap) in zip(filled.tolist(), near, strict=True):
+            yield first, filled[numbers[gap <= self.threshold]]
 
     def chunk_of(self, points: SamplePoints) -> np.ndarray:
         """Return the chunk of each sample point."""

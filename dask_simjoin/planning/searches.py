@@ -25,6 +25,7 @@ from dask_simjoin.planning.chunk_limits import SHARED_DIMS
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.entity_chunks import JoinChunks, serpentine
 from dask_simjoin.planning.limits import NEED, Limits
+from dask_simjoin.planning.near_boxes import near_boxes
 from dask_simjoin.planning.outputs import OutputSpec, rows_found, whole_slices
 from dask_simjoin.planning.resources import INDEXED
 from dask_simjoin.planning.sample import FEW_ROWS
@@ -228,13 +229,11 @@ def find_searches(
         found[filled[0]] = filled.astype(np.int64)
         return tuple(found)
     furthest = _furthest(statistics, output, lower, upper)
-    for at, (c, limit) in enumerate(zip(filled.tolist(), furthest, strict=True)):
-        away = box_gap(norm, lower[at], upper[at], others[0], others[1])
+    near = near_boxes(norm, (lower, upper), others[:2], furthest)
+    for at, (c, (numbers, away)) in enumerate(zip(filled.tolist(), near, strict=True)):
         if not first:
-            away[at] = -1.0
-        # not `<=`, so that NaN gaps count as near
-        near = np.flatnonzero(~(away > limit))
-        found[c] = others[2][near[np.argsort(away[near], kind="stable")]] + first
+            away[numbers == at] = -1.0
+        found[c] = others[2][numbers[np.argsort(away, kind="stable")]] + first
     return tuple(found)
 
 
@@ -298,9 +297,9 @@ def near_points(
     Boxes are halved again and again, and each half keeps the points that are nearest to
     it. So the time grows little faster than the number of points and boxes.
     """
-    few = max(SAMPLED, 2 * needed, MAX_WORK // max(1, lower.size))
+    few = max(SAMPLED, 2 * needed)
     # more points per box give hardly tighter bounds
-    enough = max(few, FEW * needed * len(lower))
+    enough = max(few, FEW * needed * len(lower), MAX_WORK // max(1, lower.size))
     halves = [(np.arange(len(lower)), x[:: max(1, len(x) // enough)])]
     while halves:
         boxes, points = halves.pop()

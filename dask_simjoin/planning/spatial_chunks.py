@@ -29,6 +29,7 @@ from dask_simjoin.planning.entity_chunks import (
     Sources,
     TwoTableChunks,
 )
+from dask_simjoin.planning.near_boxes import near_boxes
 from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints
 from dask_simjoin.request.messages import counted
 
@@ -332,19 +333,24 @@ class RegionChunks(HomeChunks, OfRegions):
         """Yield each chunk with itself and with the later chunks of its own region and
         of near regions.
         """
-        lower, upper = self.regions.lower, self.regions.upper
-        for r in range(len(self.own)):
-            near = (
-                box_gap(self.norm, lower[r], upper[r], lower[r:], upper[r:])
-                <= self.limit
-            )
-            # set explicitly, because with NaN bounds the comparison would be False
-            near[0] = True
-            later = (
-                np.flatnonzero(near[self.region[self.first[r] :] - r]) + self.first[r]
-            )
+        boxes = self.regions.lower, self.regions.upper
+        limits = np.full(len(self.own), self.limit)
+        found = near_boxes(self.norm, boxes, boxes, limits, is_self_join=True)
+        single = len(self) == len(self.own)
+        for r, (numbers, gap) in enumerate(found):
+            # with NaN bounds, the region itself would not be near
+            near = numbers[(gap <= self.limit) | (numbers == r)]
+            # usually each region is one chunk, with the same number
+            later = near if single else self._chunks_of(near)
             for k in range(int(self.own[r])):
                 yield int(self.first[r]) + k, later[k:]
+
+    def _chunks_of(self, regions: np.ndarray) -> np.ndarray:
+        """Return the chunks of some regions, ascending like these (k,)."""
+        own, first = self.own[regions], self.first[regions]
+        before = np.repeat(np.cumsum(own) - own, own)
+        found: np.ndarray = np.repeat(first, own) + np.arange(own.sum()) - before
+        return found
 
     def region_of(self, points: SamplePoints) -> np.ndarray:
         """Return the region of each sample point."""
