@@ -934,7 +934,7 @@ MUTATIONS = [
         "cluster/algorithms/test_halo_dbscan.py",
     ),
     Mutation(
-        "tasks/by_worker.py",
+        "tasks/shuffle.py",
         "near |= upper - x[:, k] <= chunks.near_reach",
         "near |= upper - x[:, k] <= 0",
         "tasks/test_by_worker.py",
