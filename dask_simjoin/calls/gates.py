@@ -50,6 +50,7 @@ from dask_simjoin.request.columns import (
 from dask_simjoin.request.messages import listed
 from dask_simjoin.request.tolerances import (
     check_within,
+    is_of_numbers,
     rule_of_numbers,
     rule_of_times,
 )
@@ -275,6 +276,13 @@ def rule_of(name: Hashable, value: Any, columns: list[Series]) -> tuple[Gate, st
         raise ColumnError(
             f"within= names {name!r}, which is of dtypes {dtypes} in the two tables: "
             f"{kinds[0]} and {kinds[1]}. Convert one of the columns."
+        )
+    if kinds[0] == OBJECTS and is_of_numbers(value):
+        raise ColumnError(
+            f"within= names {name!r} of dtype object; its columns must hold numbers, "
+            "times or dates. Convert numbers with pandas.to_numeric(), where "
+            "errors='coerce' makes texts missing values. For dates, use a duration, such "
+            "as '1 D'."
         )
     if kinds[0] in (*CLOCKS, OBJECTS):
         units = [unit_of_times(column.dtype) for column in columns]

@@ -47,6 +47,15 @@ def check_within(within: object) -> Mapping[Hashable, Tolerance]:
     return within
 
 
+def is_of_numbers(value: Tolerance) -> bool:
+    """Return whether a tolerance can only be for numbers."""
+    sides = value if isinstance(value, (tuple, list)) else [value]
+    return any(
+        is_number(one) or (isinstance(one, str) and PERCENT.fullmatch(one) is not None)
+        for one in sides
+    )
+
+
 def rule_of_numbers(name: Hashable, value: Tolerance) -> Gate:
     """Return the gate for the tolerance of a column of numbers."""
     share = PERCENT.fullmatch(value) if isinstance(value, str) else None

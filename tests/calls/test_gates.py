@@ -354,6 +354,15 @@ def test_what_is_refused_at_the_call(options, error, text):
         assert text in str(caught.value)
 
 
+@pytest.mark.parametrize("tolerance", [1, "5 %", (-1, 0), (None, 2.0)])
+@pytest.mark.parametrize("values", [[1, "a", 2.0], [datetime.date(2024, 1, 1)] * 3])
+def test_tolerances_of_numbers_for_columns_of_objects(tolerance, values):
+    frame = pd.DataFrame({"x": [0.0, 1.0, 2.0], "o": pd.Series(values, dtype=object)})
+    with pytest.raises(ColumnError) as caught:
+        frame.simjoin.self_join(1.0, on="x", within={"o": tolerance}, pairs="both")
+    assert "pandas.to_numeric()" in str(caught.value) and "'1 D'" in str(caught.value)
+
+
 def test_what_verbs_need():
     call, range_ = table(5).simjoin, {"within": {"t": ("0 s", "1 s")}}
     for wrong, text in [
