@@ -45,7 +45,8 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
     """Return the distance from each row to its k-th nearest neighbor.
 
     A plot of the sorted distances has a knee where clusters end, which helps to choose
-    the `eps` of `dbscan`.
+    the `eps` of `dbscan`. `dask_simjoin.cluster.k_distance_knee` finds it, and shows
+    whether it is pronounced.
 
     Parameters
     ----------

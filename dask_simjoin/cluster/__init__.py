@@ -7,6 +7,7 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
     condensed_tree,
 )
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics_xi
+from dask_simjoin.cluster.knee import Knee, k_distance_knee
 from dask_simjoin.request.columns import load
 
 if TYPE_CHECKING:
@@ -17,10 +18,12 @@ __all__ = [
     "DBSCAN",
     "HDBSCAN",
     "OPTICS",
+    "Knee",
     "choose_clusters",
     "cluster_optics_dbscan",
     "cluster_optics_xi",
     "condensed_tree",
+    "k_distance_knee",
 ]
 
 
