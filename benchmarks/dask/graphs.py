@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import pickle
 import sys
@@ -177,6 +178,22 @@ def tasks_of(verb: str, limits: Limits, rows: int) -> dict[str, Any]:
     }
 
 
+SECONDS = "planning", "pickling", "making", "ordering"
+"""Numbers that differ between runs."""
+
+
+def least_of(runs: int, verb: str, limits: Limits) -> dict[str, Any]:
+    """Return the numbers of a graph, with the least CPU seconds of several runs: other
+    programs on the machine take time from its caches.
+    """
+    rows = rows_of(verb, limits)
+    found = []
+    for _ in range(runs):
+        gc.collect()
+        found.append(tasks_of(verb, limits, rows))
+    return found[0] | {name: min(one[name] for one in found) for name in SECONDS}
+
+
 def main(given: list[str]) -> int:
     """Make graphs, and write their numbers as JSON."""
     parser = argparse.ArgumentParser(
@@ -186,6 +203,7 @@ def main(given: list[str]) -> int:
     parser.add_argument("--workers", nargs="+", type=int, default=[8, 32, 128, 1024])
     parser.add_argument("--threads", type=int, default=4, help="of each worker")
     parser.add_argument("--memory", type=float, default=16, help="of each worker, GiB")
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(given)
     found, where = [], known()
@@ -193,7 +211,7 @@ def main(given: list[str]) -> int:
     for verb in options.verbs:
         for workers in options.workers:
             limits = cluster(workers, options.threads, options.memory * GIB)
-            found.append(tasks_of(verb, limits, rows_of(verb, limits)))
+            found.append(least_of(options.runs, verb, limits))
             print(json.dumps(found[-1]), flush=True)
     save("graphs", where, options, {"graphs": found}, options.output)
     return 0
