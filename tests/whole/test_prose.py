@@ -22,6 +22,7 @@ def test_pages_are_plain(page):
     assert not found, listed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", list(prose.rooms()))
 def test_rooms_do_not_become_harder_to_read(room):
     found = sum(len(prose.read(path)) for path in prose.rooms()[room])

@@ -37,10 +37,11 @@ def test_groups_stay_beside_rows_of_which_dask_filters_some(seed, case):
     assert run(seed, case)[0] == "compared"
 
 
+@pytest.mark.slow
 def test_most_cases_are_compared_and_come_out_alike_again():
-    outcomes = [run(SEED, case) for case in range(2)]
-    assert outcomes == [run(SEED, case) for case in range(2)]
-    assert any(outcome == "compared" for outcome, _ in outcomes)
+    outcomes = [run(SEED, case) for case in range(3)]
+    assert outcomes == [run(SEED, case) for case in range(3)]
+    assert sum(outcome == "compared" for outcome, _ in outcomes) >= 2
 
 
 def test_digests_of_shuffled_frames_are_equal_in_each_run():
