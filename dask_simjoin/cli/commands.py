@@ -36,6 +36,7 @@ from dask_simjoin.cli.options import (
     csv_columns,
     flag,
     given,
+    group_pairs,
     log_lines,
     options_for,
     table_reader,
@@ -210,12 +211,12 @@ class Run:
 
     def _result(self, whole: bool) -> tuple[Frame, Any]:
         options = dict(self.options)
-        compares_texts = not hasattr(self.verb.request, "metric")
-        own = csv_columns(options, whole, compares_texts, RIGHT)
-        tables = [self.reader.read(self.params["tables"], own)]
+        used = [csv_columns(options, whole, self.verb.request, RIGHT)]
         if TABLE in options:
-            other = csv_columns(options, whole, compares_texts, LEFT)
-            tables.append(self.reader.read(options[TABLE], other))
+            used.append(csv_columns(options, whole, self.verb.request, LEFT))
+        tables = self.reader.read_tables(
+            self.read_from, used, lambda some: group_pairs(with_pairs(options, some))
+        )
         options = with_pairs(options, tables)
         ids = {"id", "left_id", "right_id"} & set(options)
         numbered = self.names_rows and not ids and not self.selects_rows

@@ -236,7 +236,7 @@ def _kinds(heads: list[Head], used: CsvColumns) -> dict[str, str]:
             kinds[name] = used.types[name]
         elif used.is_inferred(name):
             some = [inferred_type(one[name], used, name, decimal) for one in filled]
-            kinds[name] = common_type(some) if some else used.empty
+            kinds[name] = common_type(some) if some else FLOAT
         elif name in used.ids:
             found = {type_of_ids(one[name]) for one in filled}
             kinds[name] = found.pop() if len(found) == 1 else TEXT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,7 +95,7 @@ class CsvColumns:
 
     # columns whose types are inferred; None: all except ids
     inferred: frozenset[Any] | None = None
-    # columns that become integers if no digit is lost
+    # columns that become integers if no character is lost; else text
     ids: frozenset[Any] = frozenset()
     read: frozenset[Any] | None = None  # columns to read; None: all
     # inferred columns that must have only numbers; None: all that have numbers
@@ -104,8 +104,6 @@ class CsvColumns:
     types: Mapping[Any, str] = field(default_factory=dict)
     # columns of integers with known types that may have missing cells
     gaps: frozenset[Any] = frozenset()
-    # type of inferred columns in a table without rows
-    empty: str = FLOAT
     # columns of coordinates; empty: all that have numbers
     points: tuple[Any, ...] = ()
     # allowed values of the coordinates, in their order; empty: all numbers
@@ -116,6 +114,10 @@ class CsvColumns:
 
     def is_number(self, name: str) -> bool:
         return self.numbers is None or name in self.numbers
+
+    def with_inferred(self, name: str) -> CsvColumns:
+        inferred = None if self.inferred is None else self.inferred | {name}
+        return replace(self, inferred=inferred, ids=self.ids - {name})
 
 
 def dtype_of(kind: str, has_gaps: bool) -> Any:

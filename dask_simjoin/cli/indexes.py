@@ -131,7 +131,9 @@ class MakeCommand(click.Command):
         check_bad_rows(params, params["tables"])
 
         def make(whole: bool) -> Index:
-            table = reader.read(params["tables"], csv_columns(options, whole, False))
+            table = reader.read(
+                params["tables"], csv_columns(options, whole, self.request)
+            )
             with columns_of_files([table]):
                 made: Index = self.verb.function(table, **options)
             return made

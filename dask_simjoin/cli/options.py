@@ -22,9 +22,7 @@ from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cli.csv_files import CsvFormat
 from dask_simjoin.cli.csv_types import (
     DECIMALS,
-    FLOAT,
     POINT,
-    TEXT,
     CsvColumns,
     Range,
 )
@@ -368,8 +366,8 @@ LISTED = (Columns, Keep)
 ON = ("on", "left_on", "right_on")
 """Options that name columns of coordinates or texts."""
 
-GROUPS = ("by", "different", "keep", "within")
-"""Options that name columns that may have other values than numbers."""
+GROUPS = ("by", "different")
+"""Options that name columns whose values are only equal or different."""
 
 PAIRED = ("by", "different", WITHIN)
 """Options whose columns may have different names in two tables, as in ``a=b``."""
@@ -383,12 +381,12 @@ OTHER_NAME = (
 
 
 def csv_columns(
-    options: Mapping[str, Any], whole: bool, compares_texts: bool, other: str = "none"
+    options: Mapping[str, Any], whole: bool, request: type, other: str = "none"
 ) -> CsvColumns:
     """Return the columns that a verb with these options uses.
 
-    `whole`: whether the result has all columns. `other`: how the names of options for
-    the other table begin.
+    `whole`: whether the result has all columns. `request`: the request of the verb.
+    `other`: how the names of options for the other table begin.
     """
     named = {
         option: {value} if isinstance(value, str) else set(value)
@@ -402,26 +400,31 @@ def csv_columns(
             pairs = [pair for name in named[option] for pair in _cuts(name)]
             named[option] |= {right if other == LEFT else left for left, right in pairs}
     ids = set() if whole else {ROW_ID}
-    for option in ("id", "left_id", "right_id"):
+    for option in ("id", "left_id", "right_id", *GROUPS):
         ids |= named.pop(option, set())
     points = next((options[name] for name in ON if name in named), ())
     ranges = ranges_of(options.get("metric"))
     # every numeric column is a coordinate
     if not points:
         return CsvColumns(ids=frozenset(ids), ranges=ranges)
+    # `keep` names columns of pairs, or the column whose largest value is kept
+    carried = get_type_hints(request).get("keep") == Keep
+    kept = named.pop("keep", set()) if carried else set()
+    compares_texts = not hasattr(request, "metric")
+    texts: set[str] = set()
+    if compares_texts:
+        texts = texts.union(*(named.pop(name, set()) for name in ON))
     numbers = [
         names
         for option, names in named.items()
-        if option not in GROUPS and not compares_texts
+        if option not in ("keep", WITHIN) and not compares_texts
     ]
-    kept = set() if whole else named.pop("keep", set())
     inferred = frozenset().union(*named.values())
     return CsvColumns(
         inferred,
-        frozenset(ids),
-        None if whole else inferred | ids | kept,
+        frozenset(ids - texts),
+        None if whole else inferred | ids | kept | texts,
         frozenset().union(*numbers),
-        empty=TEXT if compares_texts else FLOAT,
         points=(points,) if isinstance(points, str) else tuple(points),
         ranges=ranges,
     )
@@ -449,6 +452,14 @@ def with_pairs(options: dict[str, Any], tables: Sequence[Frame]) -> dict[str, An
             names = [value] if isinstance(value, str) else value
             found[option] = [paired(name) for name in names]
     return found
+
+
+def group_pairs(options: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+    """Return the columns of groups in the left and the right table. `options`: with
+    pairs of names.
+    """
+    names = [name for option in GROUPS for name in options.get(option, ())]
+    return [name if isinstance(name, tuple) else (name, name) for name in names]
 
 
 def _cuts(name: str) -> list[tuple[str, str]]:

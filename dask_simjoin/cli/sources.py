@@ -20,11 +20,11 @@ import pandas as pd
 import pyarrow as pa
 from fsspec.core import url_to_fs
 
-from dask_simjoin.catalog import HOME
+from dask_simjoin.catalog import HOME, kind_of_number
 from dask_simjoin.cli.csv_files import CsvFormat, CsvTable, read_csv
 from dask_simjoin.cli.csv_records import endings
 from dask_simjoin.cli.csv_rows import BadRow, lines_of
-from dask_simjoin.cli.csv_types import CsvColumns, WiderType
+from dask_simjoin.cli.csv_types import TEXT, CsvColumns, WiderType
 from dask_simjoin.cli.parquet_files import (
     ParquetFile,
     ParquetTable,
@@ -115,6 +115,36 @@ class TableReader:
                 f"{', '.join(paths)} cannot be read: {error}{hint}"
             ) from error
 
+    def read_tables(
+        self,
+        tables: Sequence[Sequence[str]],
+        used: list[CsvColumns],
+        groups: Callable[[list[Frame]], list[tuple[Any, Any]]],
+    ) -> list[Frame]:
+        """Read one table or two. `groups`: returns the columns of groups in both tables.
+
+        If such a column is text in one table and numbers in the other, read a CSV table
+        again. Numbers become text, except in Parquet tables and columns of coordinates.
+        """
+        frames = [self.read(*one) for one in zip(tables, used, strict=False)]
+        for names in groups(frames) if len(frames) == 2 else ():
+            both = [*zip(frames, names, strict=True)]
+            if not all(name in frame.columns for frame, name in both):
+                continue
+            kinds = [bool(kind_of_number(frame.dtypes[name])) for frame, name in both]
+            if kinds[0] == kinds[1]:
+                continue
+            number, text = kinds.index(True), kinds.index(False)
+            table, name = self.tables.get(tuple(tables[number])), names[number]
+            if table is not None and not used[number].is_inferred(name):
+                paths = {block.file.path for block in table.blocks}
+                self.wider |= {(path, name): TEXT for path in paths}
+                frames[number] = self.read(tables[number], used[number])
+            else:
+                used[text] = used[text].with_inferred(names[text])
+                frames[text] = self.read(tables[text], used[text])
+        return frames
+
     def types(self, paths: Sequence[str]) -> dict[str, pa.DataType]:
         """Return the Arrow types of the columns of Parquet tables that were read."""
         table = self.parquet.get(tuple(paths))
@@ -131,7 +161,7 @@ class TableReader:
                 return work()
             except WiderType as error:
                 self.wider[error.path, error.column] = error.kind
-                what = "text" if error.kind == "str" else "floats"
+                what = "text" if error.kind == TEXT else "floats"
                 say(
                     f"Column {error.column!r} has {error.why!r} below its first rows. "
                     f"Its cells are read again, as {what}."

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import dask
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -27,6 +28,7 @@ NAMES = ("on", "tokenizer", "threshold", "dropna", "eps", "return_distance", "le
 def tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("id,t\n1,big red car\n2,big red bus\n3,\n")
+    pd.DataFrame({"id": [1, 2]}).to_parquet("i.parquet")
     (tmp_path / "s.csv").write_text("id;x;y\n1;0;0\n2;1;1\n")
     (tmp_path / "p.csv").write_text("id,x,y\n1,0,0\n2,1,1\n")
 
@@ -55,7 +57,7 @@ def failed(*words):
         ),
         ("sets plan a.csv --on t --threshold .5 --tokenizer qgrams:0", "--tokenizer"),
         (
-            "sets plan a.csv --on id --threshold .5",
+            "sets plan i.parquet --on id --threshold .5",
             "--on id is of dtype int64, which holds no sets",
         ),
         (

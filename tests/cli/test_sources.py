@@ -278,3 +278,99 @@ def test_blocks_of_files(tmp_path, monkeypatch):
     )
     frame["b"].compute(scheduler="synchronous")
     assert set(seen) == {("b",)}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("dedup", "--eps", "0.7", "--on", "x"),
+        ("dbscan", "--eps", "0.7", "--min-samples", "1", "--on", "x"),
+        ("counts", "--eps", "0.7", "--on", "x", "--different", "code"),
+        ("strings", "dedup", "--on", "name", "-k", "0"),
+        (
+            "join",
+            "--eps",
+            "0.1",
+            "--on",
+            "x",
+            "--other",
+            "far.csv",
+            "--how",
+            "leftanti",
+        ),
+    ],
+)
+def test_columns_of_groups_are_written_as_they_are_read(words, tmp_path, monkeypatch):
+    """Texts that numbers would change name groups of their own: 1E3 is not 1000."""
+    monkeypatch.chdir(tmp_path)
+    groups = ["01069", "01069", "1E3", "1000", ""]
+    table = pd.DataFrame({"code": [*"abcde"], "name": ["n"] * 5, "x": ["1"] * 5})
+    table["zip"] = groups
+    table.to_csv("a.csv", index=False)
+    table.assign(x=9).to_csv("far.csv", index=False)
+    n = 1 + (words[0] == "strings")
+    drops = ("--dropna",) * (words[0] != "strings")
+    run(*words[:n], "a.csv", *words[n:], "--by", "zip", *drops, "-q", "-o", "o.csv")
+    found = written("o.csv")
+    kept = groups[1:] if "dedup" in words else groups
+    assert found["zip"].tolist() == kept
+    if words[0] == "dbscan":
+        assert found["label"].tolist()[:4] == ["0", "0", "1", "2"]
+
+
+def pairs_in(name):
+    return sorted(pd.read_csv(name).itertuples(index=False, name=None))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        (["1069", "2"], ["01069", "2"], [(1, 1)]),  # as texts
+        (["1069", "2"], ["1069", ""], [(0, 0)]),
+        (["1069", "2"], ["1069", "2"], [(0, 0), (1, 1)]),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_groups_of_two_tables_are_compared_as_texts_if_one_has_texts(
+    left, right, expected, turned, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    if turned:
+        left, right = right, left
+    for name, zips in (("a.csv", left), ("b.csv", right)):
+        pd.DataFrame({"x": [0, 0], "zip": zips}).to_csv(name, index=False)
+    two = "join", "a.csv", "--other", "b.csv", "--eps", "1", "--on", "x", "--by", "zip"
+    run(*two, "--dropna", "-q", "-o", "o.csv")
+    assert pairs_in("o.csv") == expected
+    # numbers of a Parquet table make the texts of the CSV table numbers
+    numbers = pd.DataFrame({"x": [0, 0], "zip": [1069, 2]})
+    numbers.to_parquet("b.parquet")
+    run(*two[:3], "b.parquet", *two[4:], "--dropna", "-q", "-o", "p.csv")
+    same = [
+        (n, k)
+        for n, zip_code in enumerate(left)
+        for k, one in enumerate(numbers["zip"])
+        if zip_code and int(zip_code) == one
+    ]
+    assert pairs_in("p.csv") == same
+
+
+def test_texts_of_digits_are_compared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("zip\n01069\n01068\n55555\n1069\n")
+    run("strings", "dedup", "a.csv", "--on", "zip", "-k", "1", "-q", "-o", "o.csv")
+    assert written("o.csv")["zip"].tolist() == ["01069", "55555"]
+    run(
+        "sets", "dedup", "a.csv", "--on", "zip", "--threshold", "1", "-q", "-o", "s.csv"
+    )
+    assert written("s.csv")["zip"].tolist() == ["01069", "01068", "55555", "1069"]
+
+
+def test_columns_that_a_join_would_carry_are_text(tmp_path, monkeypatch):
+    """Without pairs, --keep has no use."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("x,zip\n1,007\n2,\n")
+    (tmp_path / "b.csv").write_text("x,zip\n9,007\n")
+    two = "join", "a.csv", "--other", "b.csv", "--eps", "1", "--on", "x"
+    run(*two, "--how", "left", "--keep", "zip", "-q", "-o", "l.csv")
+    assert written("l.csv")["zip_left"].tolist() == ["007", ""]
