@@ -51,6 +51,7 @@ from dask_simjoin.cli.running import (
 )
 from dask_simjoin.cli.sources import SKIP, TableReader
 from dask_simjoin.cli.tables import (
+    OutputWriter,
     check_bad_rows,
     sink,
     write_bad_rows,
@@ -336,14 +337,14 @@ def _compute(run: Run) -> None:
                     target.write(table(frame, result), begun, _types(run))
             report = RUNS.find(join.named.name)
         if target is not None:
-            rows = _rows_written(
-                run, target.rows(begun, run.verb.output == "rows"), report
-            )
+            rows = _rows_written(run, target, begun, report)
             target.finish(begun)
             summary |= {"output": target.path, "rows_written": rows}
     tables = plan.plan.tables.left_out
     summary |= bad_row_counts(params, run.reader)
-    summary |= {"plan": plan.to_dict(), "report": report.to_dict() if report else None}
+    written = summary.get("rows_written") if run.verb.output == "pairs" else None
+    told = _report(report, written) if report else None
+    summary |= {"plan": plan.to_dict(), "report": told}
     summary["rows_left_out"] = plan.rows_left_out
     summary["seconds"] = round(time.perf_counter() - begin, 3)
     _print(params["json"], summary, summary.get("number"))
@@ -390,16 +391,15 @@ def _left_out(run: Run, tables: Sequence[LeftOut]) -> list[str]:
 
 
 SELECTING = ("mutual", "n")
-"""Options that drop pairs from the join's result. Then fewer rows are written than the
-join counts.
-"""
+"""Options that drop pairs from the join's result."""
 
 
-def _rows_written(run: Run, rows: int | None, report: RunReport | None) -> int | None:
-    """Return the number of written rows.
+def _rows_written(
+    run: Run, target: OutputWriter, begun: str, report: RunReport | None
+) -> int | None:
+    """Return the number of written rows; None for CSV files with the rows of the table.
 
-    `rows`: the number of rows in the files; None: use the join's count if it is the
-    same.
+    CSV files are read again, unless the join has counted its rows.
     """
     alone = "right" in KEEPS.get(run.options.get("how"), ())
     joined = run.verb.output == "pairs" and not (
@@ -407,11 +407,21 @@ def _rows_written(run: Run, rows: int | None, report: RunReport | None) -> int |
         or run.options.get("matching") == GREEDY
         or any(run.options.get(name) for name in SELECTING)
     )
-    return (
-        report.rows
-        if rows is None and joined and report is not None and report.done
-        else rows
-    )
+    known = report.rows if joined and report is not None and report.done else None
+    count = known is None and run.verb.output != "values"
+    rows = target.rows(begun, count)
+    return known if rows is None else rows
+
+
+def _report(report: RunReport, rows: int | None) -> dict[str, Any]:
+    """Return a report for --json. `rows`: the number of written pairs, which may differ
+    from the number that the join found; None: unknown.
+    """
+    found = report.to_dict()
+    if rows is not None:
+        size = 0 if report.rows is None else round(rows * report.plan.pair_bytes)
+        found |= {"rows": rows, "bytes": size}
+    return found
 
 
 def _rows(join: LazyJoin) -> int | None:

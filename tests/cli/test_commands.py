@@ -555,14 +555,15 @@ KNN = ("knn", "points", "--k", "3")
                 True,
             ),
             ((*KNN, *ALOUD), True),
-            ((*KNN, "--other", "points", "--mutual", *ALOUD), False),
-            (("closest-pairs", "points", "--n", "7", *ALOUD), False),
+            ((*KNN, "--other", "points", "--mutual", *ALOUD), True),
+            (("counts", "points", "--eps", "0.1", *ALOUD), False),
+            (("closest-pairs", "points", "--n", "7", *ALOUD), True),
             (("dedup", "points", "--eps", "0.1", *ALOUD), True),
         ],
     ),
 )
 def test_written_rows_are_counted(points, command, output):
-    """Unless that would need another pass over the output, which only `dedup` is worth."""
+    """Unless they are the rows of the table in a CSV file."""
     words, known = command
     ran = run(*words, "-o", output, "--json")
     rows = len(
@@ -573,6 +574,35 @@ def test_written_rows_are_counted(points, command, output):
     of = f" of {len(points)}" if words[0] == "dedup" else ""
     size = "" if told is None else f"{rows}{of} rows to "
     assert f"Wrote {size}{output} in " in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"),
+    [
+        (("strings", "join", "-k", "1", "--matching", "greedy"), 2),
+        (("strings", "join", "-k", "1"), 6),
+        (("join", "--eps", "2", "--matching", "greedy"), 2),
+        (("join", "--eps", "2", "--matching", "greedy", "--how", "outer"), 4),
+        (("join", "--eps", "0", "--how", "outer"), 6),
+        (("join", "--eps", "0", "--how", "right"), 3),
+        (("join", "--eps", "2", "--how", "leftsemi"), 2),
+        (("join", "--eps", "2", "--how", "leftanti"), 1),
+        (("knn", "-k", "1", "--mutual"), 2),
+        (("closest-pairs", "--n", "2"), 2),
+    ],
+)
+@pytest.mark.parametrize("output", ["o.csv", "o.parquet"])
+def test_reports_have_the_rows_of_the_result(words, rows, output, folder):
+    """Joins may find more pairs, or fewer, than they write."""
+    left, right = ["anna", "anna", "bob"], ["anna", "anno", "anni"]
+    pd.DataFrame({"t": left, "x": [0, 1, 90]}).to_csv("l.csv", index=False)
+    pd.DataFrame({"t": right, "x": [0.5, 2.5, 50]}).to_csv("r.csv", index=False)
+    n, on = (2, "t") if words[0] == "strings" else (1, "x")
+    tables = "l.csv", "--other", "r.csv", "--on", on
+    done = run(*words[:n], *tables, *words[n:], "-o", output, "--json", "-q")
+    told = json.loads(done.stdout)
+    read = pd.read_csv if output == "o.csv" else pd.read_parquet
+    assert told["rows_written"] == told["report"]["rows"] == len(read(output)) == rows
 
 
 @pytest.mark.parametrize("compiled", [True, False])
