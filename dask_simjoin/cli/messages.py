@@ -231,10 +231,11 @@ LABELS = re.compile(r" Labels often repeat in a table of several files.*$", re.S
 @contextlib.contextmanager
 def naming_places(reader: TableReader) -> Iterator[None]:
     """Add the file and the line or row to errors about missing cells, numbers that are
-    not allowed, and repeated ids.
+    not allowed, and repeated ids. Name damaged files.
     """
     try:
-        yield
+        with reader.naming_damaged_files():
+            yield
     except (CoordinateError, DuplicateIdError) as error:
         text = str(error)
         places = []

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dask_simjoin.catalog import is_text
+from dask_simjoin.cli.csv_records import BadData
 from dask_simjoin.cli.csv_rows import (
     BadRow,
     Rules,
@@ -43,6 +44,7 @@ class ParquetFile(NamedTuple):
     fs: Any  # its file system, of fsspec
     path: str
     name: str  # in messages
+    in_folder: bool = False  # whether a folder was named, not this file
 
 
 class ParquetContents(NamedTuple):
@@ -77,7 +79,7 @@ class BadParquetRow(BadRow):
 
 
 def contents_of(files: Sequence[ParquetFile]) -> ParquetContents:
-    """Read the footers of Parquet files; other files are left out."""
+    """Read the footers of Parquet files; other files of a folder are left out."""
     with ThreadPoolExecutor() as threads:
         read = zip(files, threads.map(_footer, files), strict=True)
         footers = [(file, one) for file, one in read if one is not None]
@@ -105,12 +107,51 @@ def contents_of(files: Sequence[ParquetFile]) -> ParquetContents:
     )
 
 
+ENDINGS = (".parquet", ".parq", ".pq")
+"""Endings of the names of Parquet files. Dask leaves out other files of a folder."""
+
+
 def _footer(file: ParquetFile) -> pq.FileMetaData | None:
     with file.fs.open(file.path, "rb") as opened:
         try:
-            return pq.read_metadata(opened)
-        except pa.ArrowInvalid:  # another file, which Dask leaves out or refuses
-            return None
+            return pq.ParquetFile(opened).metadata
+        except DAMAGED as error:
+            if is_not_damage(error):
+                raise
+            if file.in_folder and not file.path.lower().endswith(ENDINGS):
+                return None
+            raise _damaged(file, error) from error
+
+
+DAMAGED = (OSError, pa.ArrowException)
+"""Errors of Arrow for damaged files."""
+
+
+def is_not_damage(error: Exception) -> bool:
+    """Return whether the operating system, not Arrow, has raised an error."""
+    return isinstance(error, OSError) and error.errno is not None
+
+
+def _damaged(file: ParquetFile, error: Exception) -> BadData:
+    reason = " ".join(str(error).split()).rstrip(".")
+    hint = (
+        "Write or copy the file again."
+        if file.path.lower().endswith(ENDINGS)
+        else "If it is a CSV file, add --input-format csv."
+    )
+    return BadData(f"{file.name} cannot be read: {reason}. {hint}")
+
+
+def check_readable(files: Iterable[ParquetFile]) -> None:
+    """Read files, and raise `BadData` for the first one that is damaged."""
+    for file in files:
+        try:
+            for _ in _batches(file, None):
+                pass
+        except DAMAGED as error:
+            if is_not_damage(error):
+                raise
+            raise _damaged(file, error) from error
 
 
 def _has_missing(footer: pq.FileMetaData, columns: Container[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import posixpath
@@ -9,7 +10,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
@@ -26,10 +27,13 @@ from dask_simjoin.cli.csv_records import endings
 from dask_simjoin.cli.csv_rows import BadRow, lines_of
 from dask_simjoin.cli.csv_types import TEXT, CsvColumns, WiderType
 from dask_simjoin.cli.parquet_files import (
+    DAMAGED,
     ParquetFile,
     ParquetTable,
+    check_readable,
     checked_rows,
     contents_of,
+    is_not_damage,
     rows_of,
 )
 from dask_simjoin.metrics.norms import Frame
@@ -176,11 +180,26 @@ class TableReader:
     def places(self, column: str, value: str | float | None) -> list[str]:
         """Return the first two places of a value in the files; None: a missing one."""
         blocks = [block for table in self.tables.values() for block in table.blocks]
-        files = [
+        found = [
+            *lines_of(blocks, column, value),
+            *rows_of(self._parquet_files(), column, value),
+        ]
+        return found[:2]
+
+    def _parquet_files(self) -> list[ParquetFile]:
+        return [
             file for table in self.parquet.values() for file in table.contents.files
         ]
-        found = [*lines_of(blocks, column, value), *rows_of(files, column, value)]
-        return found[:2]
+
+    @contextlib.contextmanager
+    def naming_damaged_files(self) -> Iterator[None]:
+        """If an error of a block is due to a damaged Parquet file, name the file."""
+        try:
+            yield
+        except DAMAGED as error:
+            if not is_not_damage(error):
+                check_readable(self._parquet_files())
+            raise
 
 
 def _parquet_files(path: str, name: str) -> list[ParquetFile]:
@@ -189,7 +208,7 @@ def _parquet_files(path: str, name: str) -> list[ParquetFile]:
     if not fs.isdir(place):
         return [ParquetFile(fs, place, name)]
     return [
-        ParquetFile(fs, one, posixpath.join(name, posixpath.relpath(one, place)))
+        ParquetFile(fs, one, posixpath.join(name, posixpath.relpath(one, place)), True)
         for one in sorted(fs.find(place))
         if not posixpath.basename(one).startswith((".", "_"))
         and SUFFIXES.get(endings(one)[0], PARQUET) == PARQUET

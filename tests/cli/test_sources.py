@@ -93,9 +93,45 @@ def test_tables_that_are_remote():
 )
 def test_tables_that_cannot_be_read(points, tmp_path, name):
     (tmp_path / "broken.parquet").write_text("no table")
-    missing = name.startswith("none")
-    ran = run("count-pairs", name, "--eps", "1", code=2 if missing else 1)
+    code = 2 if name.startswith("none") else 3 if name == "broken.parquet" else 1
+    ran = run("count-pairs", name, "--eps", "1", code=code)
     assert f"Error: {name} cannot be read: " in ran.stderr
+
+
+def damaged(data, how):
+    """Damage the bytes of a Parquet file."""
+    if how == "cut":
+        return data[: len(data) // 2]
+    if how == "empty":
+        return b""
+    start = {"first page": 4, "page": len(data) // 3, "footer": len(data) - 700}[how]
+    return data[:start] + b"\xff" * 50 + data[start + 50 :]
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "first page", "page", "footer"])
+@pytest.mark.parametrize("table", ["t", "t/b.parquet"])
+def test_damaged_parquet_files_are_named(how, table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t").mkdir()
+    frame = pd.DataFrame({"x": np.arange(20_000.0)})
+    for name in "abc":
+        frame.to_parquet(f"t/{name}.parquet")
+    file = tmp_path / "t" / "b.parquet"
+    file.write_bytes(damaged(file.read_bytes(), how))
+    ran = run("count-pairs", table, "--eps", "1", "--on", "x", "-q", code=3)
+    assert "Error: t/b.parquet cannot be read: " in ran.stderr
+    assert ran.stderr.endswith(". Write or copy the file again.\n")
+
+
+def test_other_files_of_a_folder_are_left_out(points, tmp_path):
+    expected = run("count-pairs", "points", "--eps", "0.1", "--on", "x,y", "-q").stdout
+    (tmp_path / "points" / "README").write_text("no table")
+    ran = run("count-pairs", "points", "--eps", "0.1", "--on", "x,y", "-q")
+    assert ran.stdout == expected
+    (tmp_path / "t.dat").write_text("x\n1\n")
+    ran = run("count-pairs", "t.dat", "--eps", "1", code=3)
+    assert "t.dat cannot be read: " in ran.stderr
+    assert "If it is a CSV file, add --input-format csv." in ran.stderr
 
 
 @in_turns(1, second=["b.csv", "b.tsv", "b.csv.gz"], case=list(MIXED))
