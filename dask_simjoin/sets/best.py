@@ -313,16 +313,20 @@ def best_rows(
     query: SetChunk, spec: SetSpec, like: Frame, how: str, *found: BestRows
 ) -> Frame:
     """Make rows of the result for one chunk: its best pairs, sorted by left row and by
-    similarity. With ``how="left"``, its rows without a match follow.
+    similarity. With ``how="left"``, also its rows without a match, each in its place.
     """
     frames = frames_for(like)
-    parts: Sequence[Frame] = ()
+    best = merge_best(spec.best, *found) if found else None
+    rows = like if best is None else cast_like(best.rows[list(like.columns)], like)
+    if "left" not in KEEPS.get(how, ()):
+        return rows
     hit = np.zeros(len(query["ids"]), np.int64)
-    if found:
-        best = merge_best(spec.best, *found)
-        hit[best.left] = 1
-        parts = [cast_like(best.rows[list(like.columns)], like)]
-    if "left" in KEEPS.get(how, ()):
-        counts = frames.xp.asarray(hit)
-        parts = [*parts, unmatched(query, counts, spec, like)]
-    return frames.stacked(list(parts)) if parts else like
+    left = np.zeros(0, np.int64) if best is None else best.left
+    hit[left] = 1
+    alone = np.flatnonzero(hit == 0)
+    rest = unmatched(query, frames.xp.asarray(hit), spec, like)
+    if not len(left) or not len(alone):
+        return rest if len(alone) else rows
+    order = np.argsort(np.append(left, alone), kind="stable")
+    both = frames.stacked([rows, rest]).iloc[frames.xp.asarray(order)]
+    return both.reset_index(drop=True)

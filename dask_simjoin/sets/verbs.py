@@ -64,7 +64,8 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
     best : bool or int, default False
         Return only the most similar other row of each row, or with a number at most
         this number of them. `left` is then the row, and `right` the other row. Rows
-        come in the order of the left rows, the most similar right row first.
+        come in the order of the left rows, the most similar right row first; with Dask,
+        in each partition.
     ties : {"first", "all"}, default "first"
         With `best`, which of several equally similar rows to return: those that come
         first in the frame, or all that are as similar as the last of them.
@@ -145,8 +146,8 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
     best : bool or int, default False
         Return only the most similar right row of each left row, or with a number at
         most this number of them. Rows come in the order of the left rows, the most
-        similar right row first. `how` must be "inner" or "left". Within one table use
-        `set_self_join`, where no row matches itself.
+        similar right row first; with Dask, in each partition. `how` must be "inner" or
+        "left". Within one table use `set_self_join`, where no row matches itself.
     ties : {"first", "all"}, default "first"
         With `best`, which of several equally similar rows to return: those that come
         first in `other`, or all that are as similar as the last of them.

@@ -138,8 +138,8 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
         Return only the most similar right row of each left row, or with a number at
         most this number of them. With `k` these have the fewest edits, with `similarity`
         the largest similarities. Rows come in the order of the left rows, the most
-        similar right row first. `how` must be "inner" or "left". Within
-        one table use `edit_self_join`, where no row matches itself.
+        similar right row first; with Dask, in each partition. `how` must be "inner" or
+        "left". Within one table use `edit_self_join`, where no row matches itself.
     ties : {"first", "all"}, default "first"
         With `best`, which of several equally similar rows to return: those that come
         first in `other`, or all that are as similar as the last of them.

@@ -2,6 +2,7 @@
 
 import itertools
 
+import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -73,7 +74,9 @@ def test_best_matches_are_those_of_brute_force(kind, left, right, ties, number, 
     for a, b, more in ((frame, other, {}), (lazy, far, small)):
         how = how | more | {"best": number, "ties": ties, "on": "t", "keep": "n"}
         found = getattr(a.simjoin, verb)(b, how="left", **how)
-        found = found if a is frame else found.compute()
+        parts = [found] if a is frame else dask.compute(*found.partitions)
+        assert all(part["left"].is_monotonic_increasing for part in parts)
+        found = pd.concat(parts)
         hit = found[found["right"].notna()]
         assert set(zip(hit["left"], hit["right"], strict=True)) == set(pairs)
         assert len(hit) == len(pairs) and (hit["n"] == hit["right"]).all()
@@ -82,6 +85,21 @@ def test_best_matches_are_those_of_brute_force(kind, left, right, ties, number, 
         if a is frame:
             inner = getattr(a.simjoin, verb)(b, **how)
             assert list(zip(inner["left"], inner["right"], strict=True)) == [*pairs]
+
+
+@pytest.mark.parametrize("npartitions", [0, 1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_unmatched_rows_stay_between_the_others(kind, npartitions):
+    verb, how = KINDS[kind]
+    one, other = pd.DataFrame({"t": ["xyz", "ab", None, "abc"]}), ["abc", "ab"]
+    two = pd.DataFrame({"t": other})
+    if npartitions:
+        one = dd.from_pandas(one, npartitions=npartitions)
+        two = dd.from_pandas(two, npartitions=npartitions)
+    found = getattr(one.simjoin, verb)(two, on="t", best=True, how="left", **how)
+    found = found.compute() if npartitions else found
+    assert found["left"].tolist() == [0, 1, 2, 3]
+    assert found["right"].fillna(-1).tolist() == [-1, 1, -1, 0]
 
 
 def with_option(frame, kind):
