@@ -322,6 +322,8 @@ def in_table(which: str | None) -> Iterator[None]:
         # not chained, because a traceback would show the message twice
         text = FIRST_WORD.sub(lambda word: word[0].lower(), str(error))
         advice = OTHER_NAMES if NOT_IN_TABLE.search(text) else ""
+        if OWN_ORIGIN.search(text):
+            text, advice = OWN_ORIGIN.sub(" - origin)", text), ONE_ORIGIN
         named = type(error)(f"In the {which} table, {text}{advice}")
         named.without_table = str(error)
         raise named.with_traceback(error.__traceback__) from None
@@ -334,6 +336,15 @@ NOT_IN_TABLE = re.compile(r"^on= names .* which is not a column;")
 """Matches a message about a column that one of two tables lacks, unless a similar
 column is suggested.
 """
+
+OWN_ORIGIN = re.compile(r" - df\[[^\]]*\]\.min\(\)\)")
+"""Matches advice that subtracts the earliest time of a table, which may be another one in
+the other table.
+"""
+
+ONE_ORIGIN = (
+    " Use the same origin in both tables, such as the earliest time of the left table."
+)
 
 OTHER_NAMES = " Use on= with columns of both tables, or left_on= and right_on= where names differ."
 

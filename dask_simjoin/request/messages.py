@@ -232,7 +232,8 @@ NEAR_IN_TIME = (
 )
 TIMES_ALONE = (
     "For rows that are near in time alone, use seconds as the coordinate, such as "
-    "(df['time'] - df['time'].min()).dt.total_seconds()."
+    "(df['time'] - df['time'].min()).dt.total_seconds(). With two tables, subtract the "
+    "same time from both."
 )
 IN_ORDER = (
     "With a column of times, here called 'time', use within={'time': ('-1 h', '0 h')}. "

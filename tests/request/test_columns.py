@@ -440,3 +440,20 @@ def test_no_conversion_is_suggested_for_columns_without_numbers(kind):
     frame = pd.DataFrame({"v": arrow_column([None, None], kind)})
     with pytest.raises(ColumnError, match=r"must be numbers\. Name numeric .* only\.$"):
         frame.simjoin.self_join(1, on="v")
+
+
+@pytest.mark.parametrize("verb", ["join", "knn_join"])
+@pytest.mark.parametrize("left_is_times", [True, False])
+def test_the_remedy_for_times_names_one_origin_for_two_tables(verb, left_is_times):
+    times = pd.to_datetime(["2024-05-01 12:00", "2024-05-01 13:00"])
+    left = pd.DataFrame({"t": times if left_is_times else [0.0, 3600.0]})
+    right = pd.DataFrame({"t": times[1:]})
+    with pytest.raises(ColumnError) as e:
+        getattr(left.simjoin, verb)(right, 1, on="t")
+    assert ".min()" not in str(e.value)
+    assert "Use the same origin in both tables" in str(e.value)
+    convert = re.search(r"(df\['t'\] = .*?\(\))\. Use", str(e.value))[1]
+    for frame in (left, right) if left_is_times else (right,):
+        exec(convert, {"df": frame, "origin": times[0]})
+    found = getattr(left.simjoin, verb)(right, 1, on="t")
+    assert [1, 0] in found[["left", "right"]].to_numpy().tolist()
