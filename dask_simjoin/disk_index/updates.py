@@ -237,11 +237,29 @@ def incoming_rows(new: Frame, options: Options) -> Incoming:
     """
     new = table_of(new).native()
     meta = example_of(new)
-    missing = [
-        name
-        for name in options.columns
-        if name not in meta.columns and name != options.row_id
-    ]
+    _check_columns(meta, options, options.columns, "on=, id= and keep=")
+    return _collected(new, meta, options, options.keep)
+
+
+def foreign_rows(frame: Frame, options: Options) -> Incoming:
+    """Check rows before they are joined with an index. Raise an error for invalid
+    coordinates or ids.
+    """
+    frame = table_of(frame).native()
+    meta = example_of(frame)
+    needed = [name for name in (*options.on, options.id) if name is not None]
+    _check_columns(meta, options, needed, "on= and id=")
+    return _collected(frame, meta, options, ())
+
+
+def _check_columns(
+    meta: Frame, options: Options, needed: Sequence[str], called: str
+) -> None:
+    """Raise an error if new rows lack some of the needed columns. `called`: the options
+    that name these columns.
+    """
+    made = options.row_id if options.id is None else None  # a column of the index alone
+    missing = [name for name in needed if name not in meta.columns and name != made]
     if missing:
         points = (
             " Add the coordinates of points as columns, such as "
@@ -252,17 +270,8 @@ def incoming_rows(new: Frame, options: Options) -> Incoming:
         raise ColumnError(
             f"The new rows lack columns {listed(missing)} of the index; they have "
             f"{listed(meta.columns)}. "
-            f"All rows need the columns of on=, id= and keep= of the index.{points}"
+            f"All rows need the columns of {called} of the index.{points}"
         )
-    return _collected(new, meta, options, options.keep)
-
-
-def foreign_rows(frame: Frame, options: Options) -> Incoming:
-    """Check rows before they are joined with an index. Raise an error for invalid
-    coordinates or ids.
-    """
-    frame = table_of(frame).native()
-    return _collected(frame, example_of(frame), options, ())
 
 
 def _collected(
