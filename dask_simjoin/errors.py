@@ -100,17 +100,20 @@ class ListError(CoordinateError):
     ``dropna=True``.
     """
 
-    def __init__(
-        self, row: int, what: str, lengths: tuple[tuple[int, int, int], ...] = ()
-    ) -> None:
-        super().__init__(row, what, lengths)
-        self.row, self.what = row, what
-        # if lists differ in length: each length, the number of such lists, and the row
-        # of the first of these
-        self.lengths = lengths
+    row = 0  # number of the row in its partition
+    what = ""
+    # if lists differ in length: each length, the number of such lists, and the row of
+    # the first of these
+    lengths: tuple[tuple[int, int, int], ...] = ()
 
-    def __str__(self) -> str:
-        return f"Row {self.row} holds {self.what}."
+    @classmethod
+    def at(
+        cls, row: int, what: str, lengths: tuple[tuple[int, int, int], ...] = ()
+    ) -> ListError:
+        """Make the error for a row. `what`: its value."""
+        error = cls(f"Row {row} holds {what}.")
+        error.row, error.what, error.lengths = row, what, lengths
+        return error
 
 
 class NumberError(CoordinateError):

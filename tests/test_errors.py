@@ -53,7 +53,7 @@ def test_remedies_travel():
 
 
 def test_a_row_without_a_list_is_named():
-    error = pickle.loads(pickle.dumps(ListError(7, "3 numbers, others 4")))
+    error = pickle.loads(pickle.dumps(ListError.at(7, "3 numbers, others 4")))
     assert (error.row, str(error)) == (7, "Row 7 holds 3 numbers, others 4.")
 
 

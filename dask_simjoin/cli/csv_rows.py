@@ -72,6 +72,8 @@ class Rules:
     ids: frozenset[str]  # columns whose integers must lose no character
     # allowed values of columns of numbers
     ranges: Mapping[str, Range] = field(default_factory=dict)
+    # lengths that the lists of columns must have
+    lengths: Mapping[str, int] = field(default_factory=dict)
 
 
 NO_RULES = Rules({}, frozenset(), frozenset(), frozenset(), frozenset())

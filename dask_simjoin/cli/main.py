@@ -110,7 +110,7 @@ CODES = {
     0: "done",
     FAILED: "a file, a worker or a library failed, or an index is damaged",
     USAGE: "an option or a column is not allowed, or a table or an index does not exist",
-    REFUSED: "the data have bad rows, invalid values or ids, a damaged Parquet file, or changed during the run",
+    REFUSED: "the data are damaged, have bad rows, invalid values or ids, or changed during the run",
     TOO_LARGE: "the result or a task needs more memory than available",
     DECLINED: "a large plan was not confirmed",
     **{128 + number: f"stopped by {number.name}" for number in sorted(SIGNALS)},

@@ -217,6 +217,13 @@ MISSING_CELLS = re.compile(r"column '(.*?)' has [\d,]+ missing|missing values: '
 REPEATED = re.compile(r"ids in column '(.*?)' are not unique: '?(.*?)'? repeats")
 """The message about an id that is not unique."""
 
+LISTS = re.compile(
+    r"^(In the \w+ table, )?.*?column '(.*?)' must "
+    r"(?:hold lists of numbers|be of equal length)",
+    re.IGNORECASE,
+)
+"""The message about lists that differ in length."""
+
 OUTSIDE = re.compile(
     r"(?P<before>[Cc]olumn '(?P<column>[^']*)' has [^:]* outside [^:]*: for example "
     r"""(?P<value>\S+)) at label (?:'[^']*'|"[^"]*"|\S+?)(?: in partition \d+)?\."""
@@ -242,6 +249,13 @@ def naming_places(reader: TableReader) -> Iterator[None]:
         if found := REPEATED.search(text):
             text = LABELS.sub("", text)
             places = reader.places(found[1], found[2])
+        elif found := LISTS.search(text):
+            if other := reader.other_list(found[2]):
+                begin = f"{found[1]}lists" if found[1] else "Lists"
+                text = (
+                    f"{begin} of column {found[2]!r} must be of equal length. {other}. "
+                    f"{SKIPPING}"
+                )
         elif found := MISSING_CELLS.search(text):
             places = reader.places(next(filter(None, found.groups())), None)[:1]
         elif found := OUTSIDE.search(text):

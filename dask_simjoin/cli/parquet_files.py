@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -56,6 +57,11 @@ class ParquetContents(NamedTuple):
     has_gaps: bool
     numbers: frozenset[str]  # columns of numbers in at least one file
     texts: frozenset[str]  # columns of texts in at least one file
+
+    @property
+    def lists(self) -> frozenset[str]:
+        """Columns of lists that may differ in length."""
+        return frozenset(name for name, kind in self.types.items() if _is_list(kind))
 
 
 class ParquetTable(NamedTuple):
@@ -171,6 +177,10 @@ def _is_number(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_floating(kind)
 
 
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
 def _is_text(kind: pa.DataType) -> bool:
     return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
@@ -184,7 +194,10 @@ def checked_rows(
     frame. Without `skips`, raise `BadData` for a text that is not a number.
     """
     rules = _rules(contents, used, skips)
-    if not rules.ranges and not contents.texts & rules.numbers:
+    if skips:
+        rules = replace(rules, lengths=_most_frequent_lengths(contents, rules))
+    checks_numbers = rules.ranges or contents.texts & rules.numbers
+    if not checks_numbers and not rules.lengths:
         return CheckedRows(frame, ParquetTable(contents, []))
     find = dask.delayed(find_bad_rows)
     found = dask.compute(*(find(file, rules) for file in contents.files))
@@ -192,10 +205,11 @@ def checked_rows(
     filled = contents.numbers.union(*(one.filled for one in found))
     rules = replace(
         rules,
-        numbers=rules.numbers & filled,
+        numbers=rules.numbers & filled - contents.lists,
         ranges={name: one for name, one in rules.ranges.items() if name in filled},
     )
-    bad = [row for one in found for name, row in one.rows if name in rules.numbers]
+    checked = rules.numbers | rules.lengths.keys()
+    bad = [row for one in found for name, row in one.rows if name in checked]
     if bad and not skips:
         raise refused_row(bad[0])
     if bad or contents.texts & rules.numbers:
@@ -217,12 +231,39 @@ def _rules(contents: ParquetContents, used: CsvColumns, skips: bool) -> Rules:
     points = used.points or [name for name in contents.types if name in numbers]
     return Rules(
         kinds={name: used.types.get(name, FLOAT) for name in numbers},
-        numbers=numbers & (contents.numbers | contents.texts),
+        numbers=numbers & (contents.numbers | contents.texts | contents.lists),
         known=frozenset(used.types),
         gaps=used.gaps,
         ids=frozenset(),
         ranges=dict(zip(points, used.ranges, strict=False)) if skips else {},
     )
+
+
+def list_lengths(files: Sequence[ParquetFile], column: str) -> Counter[int]:
+    """Count the lists of each length in a column."""
+
+    def count(file: ParquetFile) -> Counter[int]:
+        found: Counter[int] = Counter()
+        for _, table in _batches(file, [column]):
+            found.update(pc.list_value_length(table[column]).drop_null().to_pylist())
+        return found
+
+    counts = dask.compute(*(dask.delayed(count)(file) for file in files))
+    return sum(counts, Counter[int]())
+
+
+def most_frequent(lengths: Counter[int]) -> int:
+    """Return the most frequent length; of several, the largest."""
+    return max(lengths, key=lambda length: (lengths[length], length))
+
+
+def _most_frequent_lengths(contents: ParquetContents, rules: Rules) -> dict[str, int]:
+    """Return the most frequent lengths of columns whose lists differ in length."""
+    counts = {
+        name: list_lengths(contents.files, name)
+        for name in sorted(contents.lists & rules.numbers)
+    }
+    return {name: most_frequent(one) for name, one in counts.items() if len(one) > 1}
 
 
 class FoundRows(NamedTuple):
@@ -236,7 +277,7 @@ def find_bad_rows(file: ParquetFile, rules: Rules) -> FoundRows:
     """List the bad rows of a file in the order of the file."""
     reasons: dict[int, tuple[str, str]] = {}
     filled: set[str] = set()
-    for first, table in _batches(file, rules.numbers):
+    for first, table in _batches(file, rules.numbers | rules.lengths.keys()):
         for name in table.column_names:
             wrong = dict(_wrong(table[name], name, rules))
             if len(wrong) + table[name].null_count < len(table):
@@ -285,8 +326,33 @@ def _wrong(
     """
     if _is_text(cells.type):
         yield from bad_cells(_texts(cells), name, rules, POINT)
+    elif name in rules.lengths and _is_list(cells.type):
+        yield from _other_lists(cells, rules.lengths[name])
     elif _is_number(cells.type) and name in rules.ranges:
         yield from cells_outside(cells, _floats(cells), rules.ranges[name])
+
+
+def _other_lists(cells: pa.ChunkedArray, length: int) -> Iterator[tuple[int, str]]:
+    """Yield the positions of lists that do not have this length, and why."""
+    lengths = pc.list_value_length(cells)
+    other = pc.fill_null(pc.not_equal(lengths, length), False)
+    for n in np.flatnonzero(other).tolist():
+        yield n, f"a list of length {lengths[n].as_py()}, but most have length {length}"
+
+
+def first_other_list(files: Iterable[ParquetFile], column: str) -> str | None:
+    """Return the place of the first list that does not have the most frequent length,
+    in words; None if all lists have one length.
+    """
+    files = [*files]
+    lengths = list_lengths(files, column)
+    if len(lengths) < 2:
+        return None
+    for file in files:
+        for first, table in _batches(file, [column]):
+            for n, reason in _other_lists(table[column], most_frequent(lengths)):
+                return f"{file.name}, row {first + n}, has {reason}"
+    return None
 
 
 def _texts(cells: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -301,8 +367,9 @@ def _floats(cells: pa.ChunkedArray) -> np.ndarray:
 def without_bad_rows(frame: Frame, rules: Rules) -> Frame:
     """Leave out the bad rows of a partition, and convert its texts to numbers."""
     frames, good = frames_for(frame), np.ones(len(frame), bool)
-    for name in sorted(rules.numbers.intersection(frame.columns)):
-        cells = _cells(frame, name)
+    names = rules.numbers | rules.lengths.keys()
+    for name in sorted(names.intersection(frame.columns)):
+        cells = _cells(frame, name, name in rules.lengths)
         wrong = [n for n, _ in _wrong(cells, name, rules)]
         good[wrong] = False
         if _is_text(cells.type):
@@ -316,11 +383,12 @@ def without_bad_rows(frame: Frame, rules: Rules) -> Frame:
     return frame if good.all() else frame[frames.xp.asarray(good)]
 
 
-def _cells(frame: Frame, name: str) -> pa.ChunkedArray:
-    """Return a column as Arrow's numbers or texts."""
+def _cells(frame: Frame, name: str, has_lists: bool) -> pa.ChunkedArray:
+    """Return a column as Arrow's numbers, texts or lists."""
     column = frame[name]
     # texts and numbers, if Dask has concatenated files
-    if isinstance(column, pd.Series) and column.dtype.name == "object":
+    is_object = isinstance(column, pd.Series) and column.dtype.name == "object"
+    if is_object and not has_lists:
         texts = column.map(str, na_action="ignore")
         return pa.chunked_array([pa.array(texts, pa.string(), from_pandas=True)])
     return frames_for(frame).to_arrow(frame[[name]])[name]

@@ -33,6 +33,7 @@ from dask_simjoin.cli.parquet_files import (
     check_readable,
     checked_rows,
     contents_of,
+    first_other_list,
     is_not_damage,
     rows_of,
 )
@@ -185,6 +186,12 @@ class TableReader:
             *rows_of(self._parquet_files(), column, value),
         ]
         return found[:2]
+
+    def other_list(self, column: str) -> str | None:
+        """Say which list of a column is the first one of another length; None: none."""
+        tables = [one for one in self.parquet.values() if column in one.contents.lists]
+        found = (first_other_list(one.contents.files, column) for one in tables)
+        return next(filter(None, found), None)
 
     def _parquet_files(self) -> list[ParquetFile]:
         return [

@@ -326,7 +326,7 @@ def _check_lengths(lengths: np.ndarray, rows: np.ndarray) -> None:
         for array in np.unique(lengths, return_index=True, return_counts=True)
     ]
     by_row = sorted(zip(*found, strict=True), key=lambda one: one[1])
-    raise ListError(
+    raise ListError.at(
         int(rows[other[0]]),
         f"a list of length {lengths[other[0]]:.0f}, and earlier rows lists of length "
         f"{lengths[0]:.0f}",
@@ -350,7 +350,7 @@ def _object_part(values: np.ndarray) -> _Part:
             what = f"{a_value(value)}, which is not a list, tuple or array (n,)"
             if _is_number(value) and np.isnan(lengths[:row]).all():
                 what += f" {A_NUMBER}"
-            raise ListError(row, what)
+            raise ListError.at(row, what)
     length = _checked(lengths)
     present = ~np.isnan(lengths)
     if not length:
@@ -400,13 +400,13 @@ def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
         for value in values[row]:
             missing = value is None or value is pd.NA
             if not missing and not isinstance(value, (numbers.Real, np.bool_)):
-                raise ListError(
+                raise ListError.at(
                     row,
                     f"a list with a {type(value).__name__} in it, which is not a real "
                     "number",
                 )
             if isinstance(value, numbers.Integral) and abs(int(value)) > EXACT_INTEGER:
-                raise ListError(
+                raise ListError.at(
                     row,
                     f"a list with {value} in it, which is beyond 2**53, where float64 "
                     "cannot represent every integer",
@@ -422,7 +422,7 @@ def _on_gpu(column: Series) -> Array:
     if not len(some):
         return xp.full((len(column), 1), np.nan)
     if type(column.dtype).__name__ != "ListDtype":
-        raise ListError(
+        raise ListError.at(
             int(xp.flatnonzero(present)[0]),
             f"a value of dtype {column.dtype}, which is not a list",
         )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dask_simjoin.engine.columns import A_NUMBER
-from dask_simjoin.errors import CoordinateError, NumberError
+from dask_simjoin.errors import CoordinateError, ListError, NumberError
 from dask_simjoin.metrics.distances import Hamming
 from dask_simjoin.metrics.norms import add, reach
 from dask_simjoin.planning.partition import PartitionSummary
@@ -100,14 +100,14 @@ def resolve_dims(
     dims = found[0][1] if found else spec.coordinates.dims or 1
     for number, other in found:
         if other != dims:
-            raise CoordinateError(
+            raise ListError(
                 f"The lists of column {spec.on[0]!r} must be of equal length: lists of "
                 "partition "
                 f"{found[0][0]} have {dims} numbers, and lists of partition {number} "
                 f"have {other}. {_same_length(spec.on[0])}"
             )
     if not dims:
-        raise CoordinateError(
+        raise ListError(
             f"The lists of column {spec.on[0]!r} are empty; each needs at least one "
             "number."
         )
@@ -143,7 +143,7 @@ MOST_LENGTHS = 3
 
 def _unlike_lengths(
     name: Hashable, summary: PartitionSummary, number: int, partitions: int
-) -> CoordinateError:
+) -> ListError:
     """Return the error for lists of several lengths. `number`: of the partition with
     these lists.
     """
@@ -168,24 +168,24 @@ def _unlike_lengths(
         else f"To keep only the lists of length {frequent[0]}: "
         f"df = df[df[{name!r}].map(len, na_action='ignore') == {frequent[0]}]."
     )
-    return CoordinateError(
+    return ListError(
         f"Column {name!r} must hold lists of numbers of equal length, but {where}"
         f"{', '.join(texts)} and {last}. {use}"
     )
 
 
-def _unlike(name: Hashable, what: str, where: str) -> CoordinateError:
+def _unlike(name: Hashable, what: str, where: str) -> ListError:
     """Return the error for a row of a column that has no list of numbers. `what`: the
     value; `where`: its row.
     """
     kind, column = what.partition(",")[0], f"df[{name!r}]"
     if "not a list" not in what:
-        return CoordinateError(
+        return ListError(
             f"Column {name!r} must hold lists of numbers of equal length: {where} holds "
             f"{what}. Leave such rows out first, or convert the lists."
         )
     if what.endswith(A_NUMBER):
-        return CoordinateError(
+        return ListError(
             f"Column {name!r} holds {kind} in {where}, but coordinates must be "
             "integers or floats. If all values are numbers, convert them: "
             f"{column} = {column}.astype('float64'). This rounds each to the nearest "
@@ -196,18 +196,18 @@ def _unlike(name: Hashable, what: str, where: str) -> CoordinateError:
         "lists of numbers of equal length."
     )
     if SHAPES.fullmatch(kind):
-        return CoordinateError(
+        return ListError(
             f"{problem} Shapes cannot be joined; use the coordinates of their "
             f"centroids: {column} = {column}.map(lambda shape: [shape.centroid.x, "
             "shape.centroid.y])."
         )
     if kind in ("a date", "a datetime"):
-        return CoordinateError(
+        return ListError(
             f"{problem} For rows that are near in time as well, use on= with the other "
             f"columns and within={{{name!r}: '1 d'}}. To use the times in seconds: "
             f"{column} = pd.to_datetime({column}).map(pd.Timestamp.timestamp)."
         )
-    return CoordinateError(
+    return ListError(
         f"{problem} If other rows hold lists, leave such rows out first. Otherwise "
         "name columns of numbers with on=."
     )

@@ -135,7 +135,7 @@ def occurrences(
             )
             - 1
         )
-        raise ListError(
+        raise ListError.at(
             int(np.flatnonzero(present)[row]), "a list with a missing token"
         )
     return present, _numbered(offsets, flat)
@@ -184,7 +184,7 @@ def _present_lists(values: np.ndarray) -> np.ndarray:
             continue
         if not _is_missing(value):
             what = f"{a_value(value)}, which is not a list, tuple, set or array (n,)"
-            raise ListError(
+            raise ListError.at(
                 row, what + " (use tokenizer= for texts)" * isinstance(value, str)
             )
         present[row] = False
@@ -236,7 +236,7 @@ def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
             is_list = isinstance(value, (list, tuple, set, np.ndarray))
             kind = type(value).__name__
             what = a_value(value) if is_list else f"{shown(value)} ({kind})"
-            raise ListError(row, f"{what}, which is not text{hint * is_list}")
+            raise ListError.at(row, f"{what}, which is not text{hint * is_list}")
     return np.fromiter(
         (isinstance(value, str) for value in values), np.bool_, len(values)
     )
@@ -255,7 +255,9 @@ def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
             row = next(
                 row for row in np.flatnonzero(present) if not is_unicode(values[row])
             )
-            raise ListError(int(row), f"{shown(values[row])}, {NO_UNICODE}") from None
+            raise ListError.at(
+                int(row), f"{shown(values[row])}, {NO_UNICODE}"
+            ) from None
     texts = _arrow(column)
     _check_unicode(texts)
     if pa.types.is_dictionary(texts.type):
@@ -321,7 +323,9 @@ def _check_unicode(found: Any) -> None:
         one = one.slice(_first_broken(one), 1)
     if pa.types.is_dictionary(one.type):
         one = one.dictionary_decode()
-    raise ListError(row, f"{holds}{shown(one[0].as_buffer().to_pybytes())}, {NO_UTF8}")
+    raise ListError.at(
+        row, f"{holds}{shown(one[0].as_buffer().to_pybytes())}, {NO_UTF8}"
+    )
 
 
 def _first_broken(found: Any) -> int | None:

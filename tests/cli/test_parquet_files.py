@@ -214,3 +214,41 @@ def test_numbers_and_texts_of_one_partition():
     frame = pd.DataFrame({"lat": [1.5, "2", None, "x", -999, np.nan]}, dtype=object)
     good = parquet_files.without_bad_rows(frame, RULES)
     np.testing.assert_array_equal(good["lat"], [1.5, 2.0, np.nan, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "place"),
+    [
+        ([[1, 2], [1, 3], [5]], None, "a.parquet, row 2, has a list of length 1"),
+        ([[1, 2], None], [[5], [], [1, 3]], "b.parquet, row 0, has a list of length 1"),
+        (
+            [[7], [8]],
+            [[1, 2], [1, 3], None],
+            "a.parquet, row 0, has a list of length 1",
+        ),
+    ],
+)
+def test_lists_of_other_lengths_are_bad(first, second, place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lists, files = [], []
+    for name, some in (("a.parquet", first), ("b.parquet", second)):
+        if some is not None:
+            ids = [len(lists) + k for k in range(len(some))]
+            kinds = {"id": pa.int64(), "v": pa.list_(pa.float64())}
+            table = pa.table({"id": ids, "v": some}, schema=pa.schema(kinds))
+            pq.write_table(table, name)
+            lists, files = lists + some, [*files, name]
+    how = "--eps", "1", "--on", "v", "--id", "id", "--dropna", "-q"
+    ran = run("self-join", *files, *how, "-o", "n.csv", code=3)
+    said = (
+        f"Lists of column 'v' must be of equal length. {place}, but most have length 2"
+    )
+    assert f"Error: {said}. Correct the row, or leave out" in ran.stderr
+    run("self-join", *files, *how, "-o", "o.csv", "--bad-rows", "bad.csv")
+    good = [n for n, one in enumerate(lists) if one is not None and len(one) == 2]
+    pairs = pd.read_csv("o.csv")[["left", "right"]].to_numpy().tolist()
+    assert [sorted(pair) for pair in pairs] == [good]
+    bad = pd.read_csv("bad.csv")
+    other = [n for n, one in enumerate(lists) if one is not None and len(one) != 2]
+    starts = {"a.parquet": 0, "b.parquet": len(first)}
+    assert (bad["file"].map(starts) + bad["line"]).tolist() == other
