@@ -325,6 +325,7 @@ def in_table(which: str | None) -> Iterator[None]:
         # not chained, because a traceback would show the message twice
         text = FIRST_WORD.sub(lambda word: word[0].lower(), str(error))
         advice = OTHER_NAMES if NOT_IN_TABLE.search(text) else ""
+        advice = LIKE_THE_OTHER if TEXTS_OR_LISTS.search(text) else advice
         if OWN_ORIGIN.search(text):
             text, advice = OWN_ORIGIN.sub(" - origin)", text), ONE_ORIGIN
         named = type(error)(f"In the {which} table, {text}{advice}")
@@ -347,6 +348,18 @@ the other table.
 
 ONE_ORIGIN = (
     " Use the same origin in both tables, such as the earliest time of the left table."
+)
+
+TEXTS_OR_LISTS = re.compile(
+    "holds texts; say with tokenizer=|tokenizer= for (lists|texts)|leave out tokenizer="
+)
+"""Matches a message about a column of texts that has no tokenizer, or of lists that has
+one.
+"""
+
+LIKE_THE_OTHER = (
+    " If one table has lists and the other one texts, split the texts first, such as "
+    "df['tags'] = df['tags'].str.split(), and leave out tokenizer= then."
 )
 
 OTHER_NAMES = " Use on= with columns of both tables, or left_on= and right_on= where names differ."

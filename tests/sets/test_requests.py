@@ -2,6 +2,7 @@
 remedy.
 """
 
+import re
 from decimal import Decimal
 from fractions import Fraction
 
@@ -23,6 +24,7 @@ from dask_simjoin.errors import (
 )
 from dask_simjoin.sets import plan
 from dask_simjoin.sets.methods import METHODS
+from tests.support.frames import computed
 
 FRAME = pd.DataFrame(
     {"tags": [["a"], ["a", "b"]], "text": ["a", "a b"], "n": [1, 2], "twice": [7, 7]}
@@ -368,3 +370,33 @@ def test_blocks_so_small_that_their_pairs_are_not_listed(verb, monkeypatch):
         getattr(ddf.simjoin, verb)(
             "text", 0.5, tokenizer="whitespace", blocksize=1
         ).compute()
+
+
+@pytest.mark.parametrize("kind", ["str", object])
+@pytest.mark.parametrize("how", [{}, {"tokenizer": "words"}])
+@pytest.mark.parametrize("texts_first", [False, True])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_lists_in_one_table_and_texts_in_the_other(kind, how, texts_first, lazy):
+    lists = pd.DataFrame({"tags": [["a", "b"], ["c"]]})
+    texts = pd.DataFrame({"tags": pd.Series(["d", "a b"], dtype=kind)})
+
+    def join(texts, how):
+        tables = [texts, lists] if texts_first else [lists, texts]
+        with dask.config.set({"dataframe.convert-string": False}):
+            if lazy:
+                tables = [dd.from_pandas(table, npartitions=1) for table in tables]
+            found = tables[0].simjoin.set_join(tables[1], "tags", 0.5, **how)
+            return computed(found)
+
+    with pytest.raises((ColumnError, TokenError), match="split the texts first") as e:
+        join(texts, how)
+    known = {"df": texts}
+    exec(re.search(r"such as (df.*?), and leave out", str(e.value))[1], known)
+    found = join(known["df"], {})
+    assert found.to_numpy().tolist() == [[1, 0] if texts_first else [0, 1]]
+
+
+def test_one_table_of_texts_needs_no_other_advice():
+    with pytest.raises(TokenError) as e:
+        FRAME.astype({"text": object}).simjoin.set_self_join("text", 0.5)
+    assert "split the texts" not in str(e.value)
