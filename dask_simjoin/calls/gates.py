@@ -19,6 +19,7 @@ import pandas as pd
 from dask_simjoin.calls.column_pairs import names_in_tables, names_of
 from dask_simjoin.calls.groups import (
     BOUNDS,
+    DECIMALS,
     NUMBERS,
     OBJECTS,
     distances_of,
@@ -271,18 +272,29 @@ def rule_of(name: Hashable, value: Any, columns: list[Series]) -> tuple[Gate, st
     numbers. `columns`: the column in each table.
     """
     kinds = [kind_of(column) for column in columns]
+    number = next((k for k, kind in enumerate(kinds) if kind in (OBJECTS, DECIMALS)), 0)
+    column = f"df[{columns[number].name!r}]"
+    as_floats = (
+        "If the values are numbers, such as Decimal, convert them: "
+        f"{column} = {column}.astype('float64')."
+    )
     if len(set(kinds)) > 1:
         dtypes = " and ".join(str(column.dtype) for column in columns)
+        may_be_numbers = {*kinds} <= {NUMBERS, OBJECTS, DECIMALS}
         raise ColumnError(
             f"within= names {name!r}, which is of dtypes {dtypes} in the two tables: "
-            f"{kinds[0]} and {kinds[1]}. Convert one of the columns."
+            f"{kinds[0]} and {kinds[1]}. Convert one of the columns. "
+            f"{as_floats * may_be_numbers}".rstrip()
         )
-    if kinds[0] == OBJECTS and is_of_numbers(value):
+    if kinds[0] == DECIMALS or (kinds[0] == OBJECTS and is_of_numbers(value)):
+        objects = (
+            " Convert texts with pandas.to_numeric(), where errors='coerce' makes texts "
+            "that are no numbers missing values. For dates, use a duration, such as '1 D'."
+        )
         raise ColumnError(
-            f"within= names {name!r} of dtype object; its columns must hold numbers, "
-            "times or dates. Convert numbers with pandas.to_numeric(), where "
-            "errors='coerce' makes texts missing values. For dates, use a duration, such "
-            "as '1 D'."
+            f"within= names {name!r} of dtype {columns[0].dtype}; its columns must hold "
+            f"numbers (integers or floats), times or dates. {as_floats}"
+            f"{objects * (kinds[0] == OBJECTS)}"
         )
     if kinds[0] in (*CLOCKS, OBJECTS):
         units = [unit_of_times(column.dtype) for column in columns]

@@ -186,8 +186,8 @@ def _unlike(name: Hashable, what: str, where: str) -> ListError:
         )
     if what.endswith(A_NUMBER):
         return ListError(
-            f"Column {name!r} holds {kind} in {where}, but coordinates must be "
-            "integers or floats. If all values are numbers, convert them: "
+            f"Column {name!r} holds {kind} in {where}, but coordinates must have a dtype "
+            "of integers or floats. If all values are numbers, convert them: "
             f"{column} = {column}.astype('float64'). This rounds each to the nearest "
             "float64."
         )

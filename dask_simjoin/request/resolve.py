@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar, cast
 
@@ -439,6 +439,27 @@ def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) 
     return one_table
 
 
+def _unlike(specs: Sequence[JoinSpec], tables: Sequence[Frame]) -> ColumnError:
+    """Return the error for a column of numbers in one table, and a column of lists or of
+    objects in the other one.
+    """
+    names = [own.on[0] for own in specs]
+    holds, advice = [], ""
+    for own, table, name in zip(specs, tables, names, strict=True):
+        kind = "lists" if own.coordinates.lists else "numbers"
+        if own.coordinates.lists and isinstance(table[name].dtype, np.dtype):
+            kind, column = "objects", f"df[{name!r}]"
+            advice = (
+                " If the objects are numbers, such as Decimal, convert them: "
+                f"{column} = {column}.astype('float64')."
+            )
+        holds.append(kind)
+    return ColumnError(
+        f"Column {names[0]!r} of the left table holds {holds[0]}, and {names[1]!r} of "
+        f"the right one {holds[1]}; both must hold lists, or both numbers.{advice}"
+    )
+
+
 def resolve_two(
     request: OfTwoTables, left: Frame, right: Frame, eps: object
 ) -> JoinSpec:
@@ -479,12 +500,7 @@ def resolve_two(
             "tables, in the same order."
         )
     if first.coordinates.lists != second.coordinates.lists:
-        holds = ["lists" if own.coordinates.lists else "numbers" for own in specs]
-        raise ColumnError(
-            f"Column {first.on[0]!r} of the left table holds {holds[0]}, and "
-            f"{second.on[0]!r} of the "
-            f"right one {holds[1]}; both must hold lists, or both numbers."
-        )
+        raise _unlike(specs, [left, right])
     if request.on is None and request.left_on is None:
         integers = integers_among(_kinds(left, right, first.on))
         other = [name for name, _ in left_out(right, _used(second))]

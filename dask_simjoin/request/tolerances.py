@@ -6,6 +6,7 @@ import datetime
 import math
 import re
 from collections.abc import Hashable, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -51,7 +52,9 @@ def is_of_numbers(value: Tolerance) -> bool:
     """Return whether a tolerance can only be for numbers."""
     sides = value if isinstance(value, (tuple, list)) else [value]
     return any(
-        is_number(one) or (isinstance(one, str) and PERCENT.fullmatch(one) is not None)
+        is_number(one)
+        or isinstance(one, Decimal)
+        or (isinstance(one, str) and PERCENT.fullmatch(one) is not None)
         for one in sides
     )
 

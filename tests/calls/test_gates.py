@@ -1,6 +1,8 @@
 """Joins with `within` and `different` return what brute force finds."""
 
 import datetime
+import re
+from decimal import Decimal
 
 import dask
 import dask.dataframe as dd
@@ -361,6 +363,50 @@ def test_tolerances_of_numbers_for_columns_of_objects(tolerance, values):
     with pytest.raises(ColumnError) as caught:
         frame.simjoin.self_join(1.0, on="x", within={"o": tolerance}, pairs="both")
     assert "pandas.to_numeric()" in str(caught.value) and "'1 D'" in str(caught.value)
+
+
+DECIMAL = [Decimal("1.0"), Decimal("1.2"), Decimal("2.0")]
+OF_NUMBERS = {
+    "decimals": pd.Series(DECIMAL, dtype=object),
+    "floats": pd.Series([1.0, 1.2, 2.0], dtype=object),
+    "arrow": pd.Series(DECIMAL, dtype=pd.ArrowDtype(pa.decimal128(4, 1))),
+}
+
+
+@pytest.mark.parametrize("kind", OF_NUMBERS)
+@pytest.mark.parametrize("side", ["one table", "left", "right", "both"])
+@pytest.mark.parametrize("option", [{"within": {"p": 0.5}}, {"on": "p"}])
+def test_objects_and_decimals_that_are_numbers(kind, side, option):
+    exact = pd.DataFrame({"x": 0.0, "p": OF_NUMBERS[kind]})
+    plain = exact.astype({"p": float})
+    tables = [
+        exact if side in (name, "both", "one table") else plain
+        for name in ("left", "right")
+    ]
+
+    def pairs(left, right):
+        if side == "one table":
+            found = left.simjoin.self_join(0.5, **{"on": "x"} | option, pairs="both")
+        else:
+            found = left.simjoin.join(right, 0.5, **{"on": "x"} | option)
+        return {*zip(found["left"], found["right"], strict=True)}
+
+    with pytest.raises((ColumnError, CoordinateError)) as caught:
+        pairs(*tables)
+    text = str(caught.value)
+    assert " one lists" not in text and "holds lists" not in text
+    assert "holds times" not in text
+    convert = re.search(r"df\['p'\] = df\['p'\]\.astype\('float64'\)", text)[0]
+    for known in ({"df": table} for table in tables):
+        exec(convert, known)
+    same = {(0, 0), (1, 1), (2, 2)} if side != "one table" else set()
+    assert pairs(*tables) == {(0, 1), (1, 0)} | same
+
+
+def test_a_tolerance_that_is_a_decimal():
+    frame = pd.DataFrame({"x": 0.0, "p": OF_NUMBERS["decimals"]})
+    with pytest.raises(ColumnError, match=r"numbers, such as Decimal, .*float64"):
+        frame.simjoin.self_join(1.0, on="x", within={"p": Decimal("0.5")})
 
 
 def test_what_verbs_need():

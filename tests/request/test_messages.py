@@ -482,7 +482,9 @@ def test_columns_of_other_dtypes_are_named():
 def test_a_number_as_an_object_is_no_list():
     df = pd.DataFrame({"o": pd.Series([Decimal(1), Decimal(2)], dtype=object)})
     text = told(CoordinateError, df.simjoin.count_pairs, 1.0, on="o")
-    assert "holds a Decimal in row 0 (label 0), but coordinates must be" in text
+    assert (
+        "holds a Decimal in row 0 (label 0), but coordinates must have a dtype" in text
+    )
     assert repaired(text, df).simjoin.count_pairs(1.0, on="o") == 1
 
 
