@@ -12,7 +12,14 @@ from dask_simjoin.calls.decorators import options_of
 from dask_simjoin.cli.commands import VerbCommand
 from dask_simjoin.cli.indexes import MakeCommand
 from dask_simjoin.cli.main import cli
-from dask_simjoin.cli.options import READ, SHARED, WRITTEN, flag, taken_options
+from dask_simjoin.cli.options import (
+    OTHER_READ,
+    READ,
+    SHARED,
+    WRITTEN,
+    flag,
+    taken_options,
+)
 from dask_simjoin.metrics import METRICS
 from dask_simjoin.request.options import Conditions, MetricRequest, Partitioning
 from dask_simjoin.request.requests import PlanRequest
@@ -165,6 +172,7 @@ def shared_options():
     kinds = [
         (WRITTEN, "commands that write"),
         (READ, "commands that read tables"),
+        (OTHER_READ, "commands with `--other`"),
         (SHARED, "all"),
     ]
     return [

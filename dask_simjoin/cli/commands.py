@@ -28,6 +28,7 @@ from dask_simjoin.cli.messages import (
 )
 from dask_simjoin.cli.options import (
     LEFT,
+    OTHER_READ,
     READ,
     RIGHT,
     SHARED,
@@ -40,6 +41,7 @@ from dask_simjoin.cli.options import (
     log_lines,
     options_for,
     table_reader,
+    taken_options,
     with_pairs,
 )
 from dask_simjoin.cli.running import (
@@ -142,6 +144,7 @@ class VerbCommand(click.Command):
                 *options_for(self.request),
                 *(WRITTEN if action.table else []),
                 *READ,
+                *(OTHER_READ if TABLE in taken_options(self.request) else []),
                 *SHARED,
             ],
             callback=self._called,
@@ -233,7 +236,7 @@ class Run:
         if self._takes_texts(tables, options):
             options["tokenizer"] = DEFAULT_TOKENIZER
             self.say("Texts are compared by their words: --tokenizer words.")
-        with columns_of_files(files):
+        with columns_of_files(files, self.reader, self.read_from):
             return tables[0], self.verb.function(tables[0], **options)
 
     def _takes_texts(self, tables: list[Frame], options: dict[str, Any]) -> bool:

@@ -41,6 +41,12 @@ class BadData(click.ClickException):
     exit_code = 3
 
 
+SEPARATORS = ";|\t,"
+"""If the name of a CSV file's only column contains one of these characters, this is
+probably the separator.
+"""
+
+
 class CsvFile(NamedTuple):
     path: str
     name: str  # in messages
@@ -51,6 +57,13 @@ class CsvFile(NamedTuple):
     start: int  # position of the first byte after the header
     line: int  # line number at this position
     version: str  # other content, another version; so tasks have other names
+
+    def likely_separator(self) -> str | None:
+        """Return another separator in the name of the only column; None: none."""
+        if len(self.columns) > 1:
+            return None
+        others = (one for one in SEPARATORS if one != self.separator)
+        return next((one for one in others if one in self.columns[0]), None)
 
 
 class CsvBlock(NamedTuple):

@@ -134,7 +134,7 @@ class MakeCommand(click.Command):
             table = reader.read(
                 params["tables"], csv_columns(options, whole, self.request)
             )
-            with columns_of_files([table]):
+            with columns_of_files([table], reader, (params["tables"],) * 2):
                 made: Index = self.verb.function(table, **options)
             return made
 

@@ -164,12 +164,6 @@ def _flag(found: re.Match[str]) -> str:
     return f"{name} {value if ' ' in plain else plain}"
 
 
-SEPARATORS = ";|\t"
-"""If the name of a CSV file's only column contains one of these characters, this is
-probably the separator.
-"""
-
-
 WRONG_COLUMN = re.compile(r" \(did you mean [^()]*\?\)")
 """The suggestion of a similar column, which is a whole header if it was not split."""
 
@@ -181,12 +175,16 @@ NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
 
 
 @contextlib.contextmanager
-def columns_of_files(files: Sequence[Frame]) -> Iterator[None]:
+def columns_of_files(
+    files: Sequence[Frame],
+    reader: TableReader,
+    read_from: tuple[Sequence[str], Sequence[str]],
+) -> Iterator[None]:
     """Reword errors about columns for tables read from files.
 
     Added row numbers are not listed as columns, and a likely separator is named if the
     header was not split. The first value that is not a number is named. `files`: the
-    tables as they were read.
+    tables as they were read. `read_from`: their paths.
     """
     try:
         yield
@@ -194,16 +192,8 @@ def columns_of_files(files: Sequence[Frame]) -> Iterator[None]:
         text = str(error)
         if not any(ROW_ID in file.columns for file in files):
             text = text.replace(f", {ROW_ID!r}", "")
-        alone = [file.columns[0] for file in files if len(file.columns) == 1]
-        separator = next(
-            (one for one in SEPARATORS for name in alone if one in str(name)), None
-        )
-        if separator is not None:
-            shown = separator.replace("\t", "\\t")
-            text = WRONG_COLUMN.sub("", text) + (
-                f" The separator of the file looks like '{shown}': add --separator "
-                f"'{shown}'."
-            )
+        if hint := reader.separator_hint(*read_from):
+            text = f"{WRONG_COLUMN.sub('', text)} {hint}"
         text = text.replace(
             "must be numbers.", f"must be numbers.{_first_text(text, files)}"
         )

@@ -7,7 +7,7 @@ import contextlib
 import csv
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, replace
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -611,15 +611,39 @@ READ = [
 ]
 
 
+OTHER_READ = [
+    click.Option(
+        ["--other-separator"],
+        type=Separator(),
+        help="Separator of the CSV table of --other; default: as --separator.",
+    ),
+    click.Option(
+        ["--other-encoding"],
+        type=Encoding(),
+        help="Encoding of the CSV table of --other; default: as --encoding.",
+    ),
+    click.Option(
+        ["--other-decimal"],
+        type=click.Choice(DECIMALS),
+        help="Decimal mark of the CSV table of --other; default: as --decimal.",
+    ),
+]
+
+
 def table_reader(params: Mapping[str, Any]) -> TableReader:
-    """Return the reader for the options of `READ`."""
+    """Return the reader for the options of `READ` and `OTHER_READ`."""
     written = CsvFormat(
         params["separator"],
         params["encoding"],
         params["decimal"],
         skips=params["bad_rows"] != ERROR,
     )
-    return TableReader(params["input_format"], written)
+    other = {
+        name: params[f"other_{name}"]
+        for name in ("separator", "encoding", "decimal")
+        if params.get(f"other_{name}") is not None
+    }
+    return TableReader(params["input_format"], written, replace(written, **other))
 
 
 SHARED = [

@@ -72,6 +72,8 @@ class TableReader:
 
     kind: str | None = None  # format of the tables; None: decide by their names
     written: CsvFormat = dataclasses.field(default_factory=CsvFormat)
+    # how CSV files of the second table are written; None: like the first
+    other: CsvFormat | None = None
     # types of CSV columns that need others than their first rows, by path and column
     wider: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
     tables: dict[tuple[str, ...], CsvTable] = dataclasses.field(default_factory=dict)
@@ -81,8 +83,13 @@ class TableReader:
     )
     """Tables of Parquet files that were read, by their paths."""
 
-    def read(self, paths: Sequence[str], used: CsvColumns = ALL_COLUMNS) -> Frame:
-        """Read tables as one lazy frame.
+    def read(
+        self,
+        paths: Sequence[str],
+        used: CsvColumns = ALL_COLUMNS,
+        written: CsvFormat | None = None,
+    ) -> Frame:
+        """Read tables as one lazy frame. `written`: how CSV files are written.
 
         An index that pandas stored in a file is not kept as an index but becomes a
         column, since options name columns.
@@ -96,7 +103,7 @@ class TableReader:
                     f"{', '.join(sorted(kinds))}."
                 )
             if kinds == {CSV}:
-                table = read_csv(found, used, self.written, self.wider)
+                table = read_csv(found, used, written or self.written, self.wider)
                 self.tables[tuple(paths)] = table
                 frame = table.frame
                 backend = dask.config.get("dataframe.backend", HOME)
@@ -131,7 +138,8 @@ class TableReader:
         If such a column is text in one table and numbers in the other, read a CSV table
         again. Numbers become text, except in Parquet tables and columns of coordinates.
         """
-        frames = [self.read(*one) for one in zip(tables, used, strict=False)]
+        formats = self.written, self.other
+        frames = [self.read(*one) for one in zip(tables, used, formats, strict=False)]
         for names in groups(frames) if len(frames) == 2 else ():
             both = [*zip(frames, names, strict=True)]
             if not all(name in frame.columns for frame, name in both):
@@ -144,10 +152,11 @@ class TableReader:
             if table is not None and not used[number].is_inferred(name):
                 paths = {block.file.path for block in table.blocks}
                 self.wider |= {(path, name): TEXT for path in paths}
-                frames[number] = self.read(tables[number], used[number])
+                again = number
             else:
                 used[text] = used[text].with_inferred(names[text])
-                frames[text] = self.read(tables[text], used[text])
+                again = text
+            frames[again] = self.read(tables[again], used[again], formats[again])
         return frames
 
     def types(self, paths: Sequence[str]) -> dict[str, pa.DataType]:
@@ -187,6 +196,29 @@ class TableReader:
         ]
         return found[:2]
 
+    def separator_hint(self, own: Sequence[str], other: Sequence[str]) -> str:
+        """Return what to do if the header of a CSV table was not split; "" if all were.
+
+        `own`, `other`: the paths of both tables.
+        """
+        first = {paths: table.blocks[0].file for paths, table in self.tables.items()}
+        left = first.get(tuple(own))
+        right = first.get(tuple(other)) if tuple(other) != tuple(own) else None
+        for file, option in ((left, "--separator"), (right, "--other-separator")):
+            mark = None if file is None else file.likely_separator()
+            if file is None or mark is None:
+                continue
+            hint = f"{option} {_shown(mark)}"
+            # the option of the left table is the default for the right one
+            if file is left and right is not None:
+                needed = right.likely_separator() or right.separator
+                if needed != mark:
+                    hint += f" --other-separator {_shown(needed)}"
+            return (
+                f"The separator of {file.name} looks like {_shown(mark)}: add {hint}."
+            )
+        return ""
+
     def other_list(self, column: str) -> str | None:
         """Say which list of a column is the first one of another length; None: none."""
         tables = [one for one in self.parquet.values() if column in one.contents.lists]
@@ -207,6 +239,11 @@ class TableReader:
             if not is_not_damage(error):
                 check_readable(self._parquet_files())
             raise
+
+
+def _shown(separator: str) -> str:
+    """Return a separator as a shell takes it."""
+    return "'{}'".format(separator.replace("\t", "\\t"))
 
 
 def _parquet_files(path: str, name: str) -> list[ParquetFile]:

@@ -7,7 +7,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from dask_simjoin.cli.main import cli
-from dask_simjoin.cli.options import NO_FLAGS, READ, SHARED, WRITTEN
+from dask_simjoin.cli.options import NO_FLAGS, OTHER_READ, READ, SHARED, WRITTEN
 from tests.cli.test_commands import run
 from tools.verb_tables import COMMANDS, of_verbs
 
@@ -22,7 +22,7 @@ def test_no_option_is_called_as_another(named):
     command, request = named
     names = [one.name for one in command.params]
     assert len(set(names)) == len(names)
-    others = {"tables", *(one.name for one in [*READ, *SHARED, *WRITTEN])}
+    others = {"tables", *(one.name for one in [*READ, *OTHER_READ, *SHARED, *WRITTEN])}
     taken = {field.name for field in dataclasses.fields(request)} - set(NO_FLAGS)
     assert taken == set(names) - others
 

@@ -30,6 +30,7 @@ def tables(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("id,t\n1,big red car\n2,big red bus\n3,\n")
     pd.DataFrame({"id": [1, 2]}).to_parquet("i.parquet")
     (tmp_path / "s.csv").write_text("id;x;y\n1;0;0\n2;1;1\n")
+    (tmp_path / "s2.csv").write_text("id;x;y\n1;0;0\n")
     (tmp_path / "p.csv").write_text("id,x,y\n1,0,0\n2,1,1\n")
 
 
@@ -72,11 +73,31 @@ def failed(*words):
         ("knn p.csv --eps .3 -o b.csv", "Did you mean --max-distance?"),
         (
             "plan s.csv --eps 1 --on x,y",
-            "The separator of the file looks like ';': add --separator ';'.",
+            "The separator of s.csv looks like ';': add --separator ';'.",
         ),
         (
             "self-join s.csv --id id --eps 1 -o b.csv",
             "looks like ';': add --separator ';'.",
+        ),
+        (
+            "join p.csv --other s.csv --eps 1 --on x -o b.csv",
+            "The separator of s.csv looks like ';': add --other-separator ';'.",
+        ),
+        (
+            "join s.csv --other p.csv --eps 1 --on x -o b.csv",
+            "s.csv looks like ';': add --separator ';' --other-separator ','.",
+        ),
+        (
+            "join p.csv --other s.csv --eps 1 --on x -o b.csv --separator ;",
+            "p.csv looks like ',': add --separator ',' --other-separator ';'.",
+        ),
+        (
+            "join s.csv --other s2.csv --eps 1 --on x -o b.csv",
+            "The separator of s.csv looks like ';': add --separator ';'.",
+        ),
+        (
+            "plan p.csv --eps 1 --on x --separator ;",
+            "The separator of p.csv looks like ',': add --separator ','.",
         ),
         (
             "plan p.csv --eps 1 --metric euclid --on x,y",

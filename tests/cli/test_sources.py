@@ -410,3 +410,30 @@ def test_columns_that_a_join_would_carry_are_text(tmp_path, monkeypatch):
     two = "join", "a.csv", "--other", "b.csv", "--eps", "1", "--on", "x"
     run(*two, "--how", "left", "--keep", "zip", "-q", "-o", "l.csv")
     assert written("l.csv")["zip_left"].tolist() == ["007", ""]
+
+
+def test_two_tables_are_written_in_different_ways(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    left, right = "name,x\nZoé,1.5\nBob,2\n", "name;x\nZoé;1,5\nBob;7\n"
+    (tmp_path / "a.csv").write_text(left, encoding="utf-8")
+    (tmp_path / "b.csv").write_text(right, encoding="latin-1")
+    two = (
+        "join",
+        "a.csv",
+        "--other",
+        "b.csv",
+        "--eps",
+        "0",
+        "--on",
+        "x",
+        "--keep",
+        "name",
+    )
+    other = "--other-separator", ";", "--other-encoding", "latin-1"
+    run(*two, *other, "--other-decimal", ",", "-q", "-o", "o.csv")
+    assert written("o.csv").to_numpy().tolist() == [["0", "0", "Zoé", "Zoé"]]
+    # a second table of the same kind needs no options
+    two = "join", "b.csv", "--other", "b.csv", "--eps", "0", "--on", "x"
+    how = "--separator", ";", "--encoding", "latin-1", "--decimal", ","
+    run(*two, *how, "-q", "-o", "p.csv")
+    assert pairs_in("p.csv") == [(0, 0), (1, 1)]
