@@ -35,7 +35,7 @@ def build(x: np.ndarray, layout: CellLayout, threads: int = 1) -> Index:
     x = np.asfortranarray(x)
     bounds = column_bounds(x, range(x.shape[1]), threads)
     grid = make_cells(bounds[0], bounds[1], layout)
-    return build_grid(x, grid, threads, bounds) | {"bounds": bounds}
+    return build_grid(x, grid, bounds, threads) | {"bounds": bounds}
 
 
 FILLED = (0.1, 0.1, 0.1, 0.05)

@@ -56,20 +56,16 @@ def column_bounds(x: np.ndarray, dims: Iterable[int], threads: int) -> np.ndarra
     return found
 
 
-def build_grid(
-    x: np.ndarray, g: SweepGrid, threads: int, bounds: np.ndarray | None = None
-) -> Index:
+def build_grid(x: np.ndarray, g: SweepGrid, bounds: np.ndarray, threads: int) -> Index:
     """Index points (n, d), stored by column, as `index.grids.build` does, but with
     several threads.
 
-    `bounds`: the bounds of the columns that the grid has, if they are known.
+    `bounds` (2, d): the bounds of the columns that the grid has: see `column_bounds`.
     """
     n, d = x.shape
     threads = sorting.threads_to_sort(n, threads)
     if n == 0:
         return grids.build(x, g, SWEEP_LANES)
-    if bounds is None:
-        bounds = column_bounds(x, (g.sweep, *g.dims), threads)
     lower, upper = bounds
     rows = [np.array(part) for part in (g.dims, g.origin, g.width, g.strides)]
     if not g.dims:
@@ -152,7 +148,9 @@ def build(x: np.ndarray, layout: SweepLayout, threads: int = 1) -> Index:
     all coordinates.
     """
     # stored by column, because kernels are compiled only for such arrays
-    found = build_grid(np.asfortranarray(x), layout.grid, threads)
+    x, grid = np.asfortranarray(x), layout.grid
+    bounds = column_bounds(x, (grid.sweep, *grid.dims), threads)
+    found = build_grid(x, grid, bounds, threads)
     if layout.dims is None:
         return found
     return found | {"x": found["cols"], "cols": found["cols"][list(layout.dims)]}
