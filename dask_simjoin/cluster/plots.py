@@ -104,7 +104,7 @@ def plot_condensed_tree(
         if p >= 0:
             ax.plot([at[p], at[c]], [tree.birth[c]] * 2, color="black", linewidth=1)
     if select_clusters:
-        chosen, death, _ = chosen_clusters(tree, selection)
+        chosen, _, death, _ = chosen_clusters(tree, selection)
         ellipse = optional("matplotlib.patches", "matplotlib", "Plots").Ellipse
         for c in np.flatnonzero(chosen).tolist():
             own = width[cluster == c].max(initial=0.0)

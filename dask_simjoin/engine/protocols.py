@@ -588,6 +588,19 @@ the parent splits (float64), and its number of rows (int32). Cluster 0 contains 
 rows. Other clusters are numbered by their last merges, the last merge first.
 """
 
+RUN = 1 << 9
+"""The stability of a cluster is summed over runs of so many of its rows, in their
+order, and then over the runs. So all devices round alike.
+"""
+
+RowMeasures = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""What the rows that leave a cluster tell about it, as three arrays with one value per
+cluster, on the host.
+
+The first of these rows (int64; -1 if none leaves it), their part of the cluster's
+stability (float64), and their largest 1 / distance (float64; 0 if none leaves it).
+"""
+
 Chosen = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]
 """Chosen clusters: see `ChosenClusters` in
 `dask_simjoin.cluster.algorithms.condensed_tree`.
@@ -750,6 +763,11 @@ class Spanner(Protocol):
         `start`, `end`: the two rows of each edge. `away`: the length of each edge,
         ascending. `threads`: number of threads on the host.
         """
+
+    def measure_rows(
+        self, row_parent: Array, row_lambda: Array, birth: np.ndarray
+    ) -> RowMeasures:
+        """Measure the rows that leave each cluster. The arguments are as in `Clusters`."""
 
     def label_rows(
         self,

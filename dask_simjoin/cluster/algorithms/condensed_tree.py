@@ -24,6 +24,7 @@ from dask_simjoin.engine.base import (
     spanner_of,
 )
 from dask_simjoin.engine.compat import to_host
+from dask_simjoin.engine.protocols import RowMeasures
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
@@ -97,18 +98,30 @@ def condense(
     )
 
 
-def chosen_clusters(
-    tree: Condensed, choice: Choice
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Choose clusters. Return a mask of them, and two arrays with a value per cluster.
-
-    The first array has the largest 1 / distance where a row leaves the cluster. The
-    second array also covers the clusters below the cluster.
+class Measured(NamedTuple):
+    """Clusters of a condensed tree, some of which are chosen; each array has one value
+    per cluster.
     """
+
+    chosen: np.ndarray  # mask of the chosen clusters
+    first: np.ndarray  # the first row that leaves the cluster itself; -1: none does
+    death: np.ndarray  # the largest 1 / distance where a row leaves the cluster
+    deepest: np.ndarray  # the largest `death` of the cluster and those below it
+
+
+def chosen_clusters(tree: Condensed, choice: Choice) -> Measured:
+    """Measure the clusters, and choose some."""
+    rows = tree.row_parent, tree.row_lambda
+    return chosen_of(tree, spanner_of(rows[0]).measure_rows(*rows, tree.birth), choice)
+
+
+def chosen_of(tree: Condensed, measures: RowMeasures, choice: Choice) -> Measured:
+    """Choose clusters. `measures`: of the rows that leave each cluster."""
     kernels = host_kernels("hierarchy")
     number = len(tree.parent)
-    stability, death, deepest = (np.empty(number) for _ in range(3))
-    kernels.measure(*tree, stability, death, deepest)
+    first, stability, death = measures
+    deepest = np.empty(number)
+    kernels.measure(tree.parent, tree.birth, tree.rows, stability, death, deepest)
     chosen = np.zeros(number, np.bool_)
     single, eps = choice.allow_single_cluster, choice.cluster_selection_epsilon
     if choice.cluster_selection_method == "eom":
@@ -137,7 +150,7 @@ def chosen_clusters(
         )
         chosen = found
         chosen[0] &= chosen.sum() == 1  # the root is chosen only if no other cluster is
-    return chosen, death, deepest
+    return Measured(chosen, first, death, deepest)
 
 
 class ChosenClusters(NamedTuple):
@@ -158,14 +171,18 @@ RowLabels = tuple[Array, Array, Array]
 
 def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
     """Choose clusters, and number them in the order of their first rows."""
-    tree = tree.on_host()
-    chosen, death, deepest = chosen_clusters(tree, choice)
+    return numbered(tree, chosen_clusters(tree, choice), choice)
+
+
+def numbered(tree: Condensed, measured: Measured, choice: Choice) -> ChosenClusters:
+    """Number the chosen clusters in the order of their first rows."""
+    chosen, first, death, deepest = measured
     number, eps = len(tree.parent), choice.cluster_selection_epsilon
     enough = 1 / eps if eps > 0 else float(death[0])
-    of, names = np.empty(number, np.int32), np.empty(number, np.int64)
-    host_kernels("hierarchy").name_clusters(
-        tree.row_parent, tree.row_lambda, tree.parent, chosen, enough, of, names
-    )
+    of, names = np.empty(number, np.int32), np.full(number, -1, np.int64)
+    host_kernels("hierarchy").first_rows(tree.parent, chosen, of, first)
+    places = np.flatnonzero(chosen)
+    names[places[np.argsort(first[places])]] = np.arange(len(places))
     return ChosenClusters(of, names, death, deepest, enough)
 
 
@@ -187,16 +204,15 @@ def label_tree(tree: Condensed, choice: Choice, threads: int = 1) -> RowLabels:
 
 
 def compile_labels() -> None:
-    """Compile the labeling kernels by labeling two rows. The CPU does this while a GPU
-    searches: see `Spanner.prepare`.
+    """Compile the kernels that choose clusters, which always run on the host, by
+    choosing from one. The CPU does this while a GPU searches: see `Spanner.prepare`.
     """
     rows = np.zeros(2, np.int32), np.zeros(2)
-    label_tree(
-        Condensed(
-            *rows, np.full(1, -1, np.int32), np.zeros(1), np.full(1, 2, np.int32)
-        ),
-        Choice(),
+    tree = Condensed(
+        *rows, np.full(1, -1, np.int32), np.zeros(1), np.full(1, 2, np.int32)
     )
+    measures = np.zeros(1, np.int64), np.zeros(1), np.ones(1)
+    numbered(tree, chosen_of(tree, measures, Choice()), Choice())
 
 
 def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:

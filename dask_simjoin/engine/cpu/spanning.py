@@ -44,6 +44,7 @@ from dask_simjoin.engine.protocols import (
     Part,
     Progress,
     Ranged,
+    RowMeasures,
     Rows,
 )
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
@@ -345,6 +346,19 @@ class CpuSpanner:
 
         shared_out(leave, n, threads)
         return row_parent, row_lambda, number[parent[used]], birth[used], rows[used]
+
+    @staticmethod
+    def measure_rows(
+        row_parent: np.ndarray, row_lambda: np.ndarray, birth: np.ndarray
+    ) -> RowMeasures:
+        """Measure the rows that leave each cluster: see `Spanner`."""
+        number = len(birth)
+        first, left = np.empty(number, np.int64), np.empty(number, np.int32)
+        run, stability, death = (np.empty(number) for _ in range(3))
+        hierarchy.measure_rows(
+            row_parent, row_lambda, birth, left, run, first, stability, death
+        )
+        return first, stability, death
 
     @staticmethod
     def label_rows(

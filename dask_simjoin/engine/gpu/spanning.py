@@ -47,7 +47,16 @@ from dask_simjoin.engine.gpu.rounds import (
 )
 from dask_simjoin.engine.gpu.sides import program
 from dask_simjoin.engine.index.gpu import NearestDeviceLayout
-from dask_simjoin.engine.protocols import Chosen, Clusters, Edges, Found, Part, Progress
+from dask_simjoin.engine.protocols import (
+    RUN,
+    Chosen,
+    Clusters,
+    Edges,
+    Found,
+    Part,
+    Progress,
+    RowMeasures,
+)
 from dask_simjoin.metrics.norms import Array, Index
 
 
@@ -219,6 +228,27 @@ def condense(
     return own, apart, to_host(from_), to_host(density), to_host(sizes)
 
 
+def measure_rows(
+    row_parent: Array, row_lambda: Array, birth: np.ndarray
+) -> RowMeasures:
+    """Measure the rows that leave each cluster: see `Spanner`."""
+    rows, number = len(row_parent), len(birth)
+    key, begin = cupy.empty(rows, cupy.int64), cupy.empty(number + 1, cupy.int32)
+    _run("leaving_keys", rows, row_parent, key)
+    key.sort()
+    _run("find_leaving", number + 1, key, np.int32(rows), begin)
+    runs = rows // RUN + number  # at most so many: see `run_of`
+    sums, most = cupy.empty(runs), cupy.empty(runs)
+    born, of = cupy.asarray(birth), np.int32(RUN)
+    _run(
+        "sum_runs", runs, key, begin, np.int32(number), of, row_lambda, born, sums, most
+    )
+    first = cupy.empty(number, cupy.int64)
+    stability, death = cupy.empty(number), cupy.empty(number)
+    _run("sum_clusters", number, key, begin, of, sums, most, first, stability, death)
+    return to_host(first), to_host(stability), to_host(death)
+
+
 def label_rows(
     row_parent: Array,
     row_lambda: Array,
@@ -253,6 +283,7 @@ def condense_some() -> None:
     values = np.zeros(len(clusters[0]))
     names = values.astype(np.int32), values.astype(np.int64)
     rows = cupy.asarray(own), cupy.asarray(apart)
+    measure_rows(*rows, clusters[1])
     label_rows(*rows, (*names, values, values, 0.0))
 
 
@@ -423,6 +454,7 @@ class GpuSpanner:
         return boruvka.is_ordered(start, end, away)
 
     condense = staticmethod(condense)
+    measure_rows = staticmethod(measure_rows)
     label_rows = staticmethod(label_rows)
 
 

@@ -64,10 +64,10 @@ def test_one_row_that_may_be_a_cluster(eps):
         assert_same(found, clusters_by_definition(x, 2, 2, eps=eps, single=True))
 
 
-KERNELS = "measure", "most_stable", "name_clusters", "label_rows"
+KERNELS = "measure", "most_stable", "first_rows"
 
 
-def test_what_is_compiled_for_two_rows_is_what_all_take():
+def test_what_is_compiled_for_one_cluster_is_what_all_take():
     kernels = host_kernels("hierarchy")
 
     def compiled():

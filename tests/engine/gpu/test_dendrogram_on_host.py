@@ -9,6 +9,7 @@ import pytest
 
 from dask_simjoin.cluster.algorithms.condensed_tree import Condensed, choose
 from dask_simjoin.engine.cpu.spanning import SPANNER
+from dask_simjoin.engine.protocols import RUN
 from dask_simjoin.request.clusters import Choice
 from tests.support.host_fibers import fibers_like_cupy
 from tests.support.profiles import examples
@@ -101,3 +102,30 @@ def test_labels_of_rows(dendrogram, single):
             np.testing.assert_array_equal(one, other)
         labels |= set(found[0].tolist())
     assert {-1, 0, 1} <= labels
+
+
+@pytest.mark.parametrize("clusters", [1, 7, 3_000])
+def test_measures_of_rows_that_leave_clusters(dendrogram, clusters):
+    """Sums round alike. Some clusters have many runs of rows, others no row."""
+    rng = np.random.default_rng(clusters)
+    owner = (rng.random(9_000) ** 3 * clusters).astype(np.int32)
+    density = rng.exponential(size=9_000)
+    density[rng.random(9_000) < 0.01] = np.inf
+    birth = rng.random(clusters)
+    found, want = (
+        one.measure_rows(owner, density, birth) for one in (dendrogram, SPANNER)
+    )
+    for one, other in zip(found, want, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+    first, stability, death = want
+    assert (first < 0).any() == (clusters == 3_000)
+    for c in range(0, clusters, 5):
+        rows = np.flatnonzero(owner == c)
+        assert first[c] == (rows[0] if len(rows) else -1)
+        runs = [
+            sum((density[rows[k : k + RUN]] - birth[c]).tolist())
+            for k in range(0, len(rows), RUN)
+        ]
+        assert stability[c] == sum(runs)
+        assert death[c] == density[rows].max(initial=0.0)

@@ -11,6 +11,7 @@ import numpy as np
 from dask_simjoin.engine.cpu.kernels.components import find
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.tile_simd import prefetch
+from dask_simjoin.engine.protocols import RUN
 from dask_simjoin.metrics.norms import Array
 
 
@@ -191,9 +192,40 @@ def leave_clusters(
 
 
 @kernel
-def measure(
+def measure_rows(
     row_parent: Array,
     row_lambda: Array,
+    birth: Array,
+    left: Array,
+    run: Array,
+    first: Array,
+    stability: Array,
+    death: Array,
+) -> None:
+    """Measure the rows that leave each cluster: see `RowMeasures` in
+    `dask_simjoin.engine.protocols`.
+
+    `left`, `run`: scratch. `first`, `stability`, `death`: output.
+    """
+    for c in range(birth.size):
+        left[c], run[c] = 0, 0.0
+        first[c], stability[c], death[c] = -1, 0.0, 0.0
+    for i in range(row_parent.size):
+        c = row_parent[i]
+        if left[c] == 0:
+            first[c] = i
+        run[c] += row_lambda[i] - birth[c]
+        death[c] = max(death[c], row_lambda[i])
+        left[c] += 1
+        if left[c] % RUN == 0:
+            stability[c] += run[c]
+            run[c] = 0.0
+    for c in range(birth.size):
+        stability[c] += run[c]
+
+
+@kernel
+def measure(
     parent: Array,
     birth: Array,
     rows: Array,
@@ -201,19 +233,12 @@ def measure(
     death: Array,
     deepest: Array,
 ) -> None:
-    """Compute the stability of each cluster, and the largest 1 / distance where rows
-    leave it.
+    """Add to the measures of rows what child clusters contribute.
 
-    `death`: largest 1 / distance where rows leave the cluster itself, or where a child
-    cluster splits off. `deepest`: the largest `death` among the cluster and all its
-    descendants.
+    `stability`, `death`: see `measure_rows`. Afterwards, they are those of the cluster:
+    child clusters leave it, too. `deepest`: the largest `death` among the cluster and
+    all its descendants.
     """
-    stability[:] = 0.0
-    death[:] = 0.0
-    for i in range(row_parent.size):
-        c = row_parent[i]
-        stability[c] += row_lambda[i] - birth[c]
-        death[c] = max(death[c], row_lambda[i])
     for c in range(1, parent.size):
         p = parent[c]
         stability[p] += (birth[c] - birth[p]) * rows[c]
@@ -303,34 +328,18 @@ def widen(
 
 
 @kernel
-def name_clusters(
-    row_parent: Array,
-    row_lambda: Array,
-    parent: Array,
-    chosen: Array,
-    enough: float,
-    of: Array,
-    names: Array,
-) -> None:
-    """Number the chosen clusters in the order of their first rows.
+def first_rows(parent: Array, chosen: Array, of: Array, first: Array) -> None:
+    """Find the first row of each chosen cluster.
 
-    `names`: output, the number of each cluster, -1 if it is not chosen. `of`: output,
-    the chosen cluster that contains each cluster, or -1. `enough`: a row of cluster 0
-    gets a label only if its 1 / distance is at least this number.
+    `of`: output, the chosen cluster that contains each cluster, or -1. `first`: the
+    first row that leaves each cluster, or -1; afterwards, for chosen clusters, the
+    first row that leaves it or a descendant.
     """
-    known, most = 0, 0
     for c in range(parent.size):
         of[c] = c if chosen[c] else (of[parent[c]] if c > 0 else -1)
-        names[c] = -1
-        most += chosen[c]
-    for i in range(row_parent.size):
-        if known == most:
-            break
-        c = of[row_parent[i]]
-        if c < 0 or names[c] >= 0 or (c == 0 and row_lambda[i] < enough):
-            continue
-        names[c] = known
-        known += 1
+        at = of[c]
+        if at >= 0 and first[c] >= 0 and (first[at] < 0 or first[c] < first[at]):
+            first[at] = first[c]
 
 
 @kernel
@@ -346,8 +355,10 @@ def label_rows(
     probability: Array,
     score: Array,
 ) -> None:
-    """Fill the label, probability and outlier score of each row; `of`, `names`: see
-    `name_clusters`.
+    """Fill the label, probability and outlier score of each row.
+
+    `of`: see `first_rows`. `names`: the number of each chosen cluster. A row of cluster
+    0 gets a label only if its 1 / distance is at least `enough`.
     """
     for i in range(row_parent.size):
         own, at = row_parent[i], row_lambda[i]

@@ -186,6 +186,76 @@ tell_rows(int n, const int* __restrict__ falls, const int* __restrict__ cluster,
     }
 }
 
+// Writes a key for each row. Sorted keys are in the order of clusters, and of rows within each cluster.
+extern "C" __global__ void
+leaving_keys(int n, const int* __restrict__ row_parent, long long* __restrict__ key) {
+    for EACH(i, n) key[i] = (long long)row_parent[i] << 32 | i;
+}
+
+// Writes the first position of each cluster in `key`, which has `rows` sorted keys; the last value is `rows`.
+extern "C" __global__ void
+find_leaving(int n, const long long* __restrict__ key, int rows, int* __restrict__ begin) {
+    for EACH(c, n) {
+        int low = 0, high = rows;
+        while (low < high) {
+            const int middle = low + (high - low) / 2;
+            if (key[middle] >> 32 < (long long)c) low = middle + 1;
+            else high = middle;
+        }
+        begin[c] = low;
+    }
+}
+
+// Returns the number of the first run of a cluster whose first position is `from`. A cluster with k rows has k / length
+// runs, rounded up. These are at most (from + k) / length - from / length + 1, all rounded down, so that runs of
+// clusters are disjoint.
+__device__ __forceinline__ int run_of(int cluster, int from, int length) { return from / length + cluster; }
+
+// Sums 1 / distance - birth of the rows of each run, in the order of rows, and finds the largest 1 / distance. See
+// `RUN` in engine/protocols.py. `birth`: of each of the `number` clusters.
+extern "C" __global__ void
+sum_runs(int n, const long long* __restrict__ key, const int* __restrict__ begin, int number, int length,
+         const double* __restrict__ row_lambda, const double* __restrict__ birth, double* __restrict__ sums,
+         double* __restrict__ most) {
+    for EACH(r, n) {
+        int c = 0, high = number;  // the last cluster whose first run is at most r
+        while (high - c > 1) {
+            const int middle = c + (high - c) / 2;
+            if (run_of(middle, begin[middle], length) <= (int)r) c = middle;
+            else high = middle;
+        }
+        const int from = begin[c] + ((int)r - run_of(c, begin[c], length)) * length;
+        const int stop = min(from + length, begin[c + 1]);
+        double sum = 0, largest = 0;
+        for (int k = from; k < stop; ++k) {
+            const double at = row_lambda[(u32)key[k]];
+            sum = __dadd_rn(sum, __dsub_rn(at, birth[c]));
+            largest = fmax(largest, at);
+        }
+        sums[r] = sum;
+        most[r] = largest;
+    }
+}
+
+// Sums the runs of each cluster: see `RowMeasures` in engine/protocols.py.
+extern "C" __global__ void
+sum_clusters(int n, const long long* __restrict__ key, const int* __restrict__ begin, int length,
+             const double* __restrict__ sums, const double* __restrict__ most, long long* __restrict__ first,
+             double* __restrict__ stability, double* __restrict__ death) {
+    for EACH(c, n) {
+        const int from = begin[c], rows = begin[c + 1] - from;
+        const int run = run_of(c, from, length), runs = (rows + length - 1) / length;
+        double sum = 0, largest = 0;
+        for (int k = run; k < run + runs; ++k) {
+            sum = __dadd_rn(sum, sums[k]);
+            largest = fmax(largest, most[k]);
+        }
+        first[c] = rows ? (long long)(u32)key[from] : -1;
+        stability[c] = sum;
+        death[c] = largest;
+    }
+}
+
 // Writes the label, the probability and the outlier score of each row: see `label_rows` in
 // engine/cpu/kernels/hierarchy.py, also for the arguments.
 extern "C" __global__ void
