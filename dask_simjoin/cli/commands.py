@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,7 @@ from dask_simjoin.cli.sources import SKIP, TableReader
 from dask_simjoin.cli.tables import (
     OutputWriter,
     check_bad_rows,
+    in_file_order,
     sink,
     write_bad_rows,
 )
@@ -276,19 +277,28 @@ def _run(run: Run) -> None:
 def _show_plan(run: Run) -> None:
     with run.computing() as client, stage("planning", client, run.quiet):
         _, plan = run.result()
+    left_out = [*zip(run.read_from, plan.plan.tables.left_out, strict=False)]
     summary = {"command": run.name, "plan": plan.to_dict()}
-    _print(run.params["json"], summary | bad_row_counts(run.params, run.reader), plan)
+    summary |= bad_row_counts(run.params, run.reader, left_out)
+    _print(run.params["json"], summary, plan)
 
 
-def bad_row_counts(params: dict[str, Any], reader: TableReader) -> dict[str, int]:
-    """Write the bad rows to the file of --bad-rows, say how many there are, and return
-    their number for --json.
+def bad_row_counts(
+    params: dict[str, Any],
+    reader: TableReader,
+    left_out: Iterable[tuple[Sequence[str], LeftOut]],
+) -> dict[str, int]:
+    """Write the bad rows and the rows that cannot be compared to the file of
+    --bad-rows, say how many bad rows there are, and return their number for --json.
+
+    `left_out`: for each table, its paths and the rows that cannot be compared.
     """
     if not reader.written.skips:
         return {}
     rows = reader.bad_rows()
     if params["bad_rows"] != SKIP:
-        write_bad_rows(params["bad_rows"], rows)
+        others = [row for one in left_out for row in reader.left_out_rows(*one)]
+        write_bad_rows(params["bad_rows"], in_file_order([*rows, *others]))
     if rows and not params["quiet"]:
         first = rows[0]
         click.echo(
@@ -344,7 +354,8 @@ def _compute(run: Run) -> None:
             target.finish(begun)
             summary |= {"output": target.path, "rows_written": rows}
     tables = plan.plan.tables.left_out
-    summary |= bad_row_counts(params, run.reader)
+    listed = zip(run.read_from, tables, strict=False)
+    summary |= bad_row_counts(params, run.reader, listed)
     written = summary.get("rows_written") if run.verb.output == "pairs" else None
     told = _report(report, written) if report else None
     summary |= {"plan": plan.to_dict(), "report": told}

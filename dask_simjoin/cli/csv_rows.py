@@ -225,7 +225,7 @@ def find_bad_rows(
     """List the bad rows of a block in the order of the file."""
     reasons = dict(texts.ragged)
     starts, stops, _ = record_spans(data, block.file.separator)
-    numbers = _regular(texts, len(starts))
+    numbers = regular_rows(texts, len(starts))
     for name in texts.table.column_names:
         if name in rules.numbers:
             cells = texts.table[name]
@@ -272,7 +272,7 @@ def cells_outside(
         )
 
 
-def _regular(texts: Texts, rows: int) -> list[int]:
+def regular_rows(texts: Texts, rows: int) -> list[int]:
     """Return the numbers of the rows in the table of texts."""
     irregular = texts.ragged.keys() | texts.blank
     return [n for n in range(rows) if n not in irregular]
@@ -297,7 +297,7 @@ def lines_of(
             wanted = pa.array(MISSING if value is None else [value])
             is_wanted = np.asarray(pc.is_in(cells, wanted))
         starts, _, _ = record_spans(data, block.file.separator)
-        numbers = _regular(texts, len(starts))
+        numbers = regular_rows(texts, len(starts))
         rows = np.flatnonzero(is_wanted)[: 2 - len(found)]
         places = [int(starts[numbers[n]]) for n in rows]
         found += [

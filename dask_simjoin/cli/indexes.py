@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import click
-import numpy as np
 import pandas as pd
 
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.commands import COMPUTING, bad_row_counts, no_rows
 from dask_simjoin.cli.csv_types import BOOL, FLOAT, INT, TEXT, UINT, CsvColumns
+from dask_simjoin.cli.left_out import left_out_of_frame, with_coordinates
 from dask_simjoin.cli.messages import (
     NamedCommands,
     columns_of_files,
@@ -38,6 +38,7 @@ from dask_simjoin.cli.running import (
     computing,
     stage,
 )
+from dask_simjoin.cli.sources import ERROR, SKIP
 from dask_simjoin.cli.tables import (
     check_bad_rows,
     is_on_store,
@@ -51,6 +52,7 @@ from dask_simjoin.disk_index.updates import IF_EXISTS
 from dask_simjoin.disk_index.verbs import check_path, open_index
 from dask_simjoin.disk_index.versions import check_index
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.left_out import LeftOut
 from dask_simjoin.request.messages import counted
 
 TABLES = click.Argument(["tables"], nargs=-1, required=True, type=click.Path())
@@ -99,9 +101,6 @@ UPDATE = [
 ]
 
 
-INFINITE = [float("inf"), float("-inf")]
-
-
 REPORTING = [option for option in SHARED if option.name != "yes"]
 
 
@@ -130,12 +129,18 @@ class MakeCommand(click.Command):
         reader = table_reader(params)
         check_bad_rows(params, params["tables"])
 
+        rows = LeftOut(0, ())
+
         def make(whole: bool) -> Index:
+            nonlocal rows
             table = reader.read(
                 params["tables"], csv_columns(options, whole, self.request)
             )
             with columns_of_files([table], reader, (params["tables"],) * 2):
                 made: Index = self.verb.function(table, **options)
+            if params["bad_rows"] not in (ERROR, SKIP) and left_out_of(made):
+                how = list(made.options.on), made.options.metric
+                rows = left_out_of_frame(table, *how)
             return made
 
         with naming_places(reader):
@@ -156,7 +161,8 @@ class MakeCommand(click.Command):
             "rows": len(made),
             "rows_left_out": left_out,
         }
-        _report(params, summary | bad_row_counts(params, reader), made)
+        listed = [(params["tables"], rows)]
+        _report(params, summary | bad_row_counts(params, reader, listed), made)
 
 
 def _csv_type(dtype: Any) -> str:
@@ -215,15 +221,15 @@ def _update(**params: Any) -> None:
     target = sink(params, params["tables"], params["folder"])
     check_bad_rows(params, params["tables"])
     own = {name: dtypes[name] for name in gaps}
-    left_out = 0
+    left_out = LeftOut(0, ())
 
     def update() -> Any:
         nonlocal left_out
         new = reader.read(params["tables"], columns) if params["tables"] else None
         if new is not None and dropna:
-            each = new.map_partitions(_left_out, on, meta=pd.Series(dtype="int64"))
-            left_out = int(each.sum().compute())
-            new = new.map_partitions(_with_coordinates, on, meta=new._meta)
+            how = on, found.options.metric
+            left_out = left_out_of_frame(new, *how)
+            new = new.map_partitions(with_coordinates, *how, meta=new._meta)
         if new is not None:
             new = new.map_partitions(
                 _without_gaps, own, meta=_without_gaps(new._meta, own)
@@ -240,12 +246,12 @@ def _update(**params: Any) -> None:
         signs = target.tally(begun, DIFF)
         target.finish(begun)
     added, removed = signs[1], signs[-1]
-    report = replace(changes.report, rows_left_out=left_out)
+    report = replace(changes.report, rows_left_out=left_out.rows)
     numbers = {
         "since": changes.since,
         "version": changes.version,
         **report.numbers,
-        **bad_row_counts(params, reader),
+        **bad_row_counts(params, reader, [(params["tables"], left_out)]),
     }
     numbers |= {"pairs_added": added, "pairs_removed": removed}
     pairs_written = (
@@ -273,19 +279,6 @@ def _rows_of(report: UpdateReport) -> int:
     return report.inserted + report.replaced + report.ignored + report.rows_left_out
 
 
-def _with_coordinates(rows: Any, on: list[str]) -> Any:
-    """Return the rows with finite coordinates, in columns or in a column of lists."""
-    points = rows[on]
-    if len(on) == 1 and points.dtypes.iloc[0].name == "object":
-        return rows[rows[on[0]].map(_is_finite).astype(bool)]
-    return rows[points.notna().all(axis=1) & ~points.isin(INFINITE).any(axis=1)]
-
-
-def _left_out(rows: Any, on: list[str]) -> pd.Series:
-    """Return the number of rows that `_with_coordinates` leaves out."""
-    return pd.Series([len(rows) - len(_with_coordinates(rows, on))])
-
-
 def _without_gaps(rows: Any, dtypes: Mapping[str, Any]) -> Any:
     """Give columns of nullable integers the dtypes of the index. Missing integers
     become NaN, which the index refuses.
@@ -299,10 +292,6 @@ def _without_gaps(rows: Any, dtypes: Mapping[str, Any]) -> Any:
             for name in nullable
         }
     )
-
-
-def _is_finite(numbers: Any) -> bool:
-    return numbers is not None and bool(np.isfinite(np.asarray(numbers, float)).all())
 
 
 def _pairs(**params: Any) -> None:

@@ -606,7 +606,8 @@ READ = [
         default=ERROR,
         show_default=True,
         help="Treatment of rows with texts among numbers, with an impossible latitude or longitude, or, in "
-        "CSV files, with too many or too few cells. A file lists the rows that are left out.",
+        "CSV files, with too many or too few cells. A file lists these rows, and the rows that --dropna "
+        "leaves out.",
     ),
 ]
 

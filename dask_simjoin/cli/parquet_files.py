@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -286,12 +286,19 @@ def find_bad_rows(file: ParquetFile, rules: Rules) -> FoundRows:
                 text = f"column {name!r} has {reason}"
                 reasons.setdefault(first + n, (name, text))
     rows: list[tuple[str, BadRow]] = []
-    for first, table in _batches(file, None) if reasons else ():
-        for n in sorted(n for n in reasons if first <= n < first + len(table)):
-            name, reason = reasons[n]
-            shown = _as_csv(table.slice(n - first, 1))
-            rows.append((name, BadParquetRow(file.name, n, reason, shown)))
+    for n, shown in rows_as_csv(file, reasons):
+        name, reason = reasons[n]
+        rows.append((name, BadParquetRow(file.name, n, reason, shown)))
     return FoundRows(rows, frozenset(filled))
+
+
+def rows_as_csv(
+    file: ParquetFile, numbers: Collection[int]
+) -> Iterator[tuple[int, str]]:
+    """Yield the rows with these numbers as lines of a CSV file, in their order."""
+    for first, table in _batches(file, None) if numbers else ():
+        for n in sorted(n for n in numbers if first <= n < first + len(table)):
+            yield n, _as_csv(table.slice(n - first, 1))
 
 
 def _batches(

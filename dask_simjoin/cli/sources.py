@@ -26,6 +26,7 @@ from dask_simjoin.cli.csv_files import CsvFormat, CsvTable, read_csv
 from dask_simjoin.cli.csv_records import endings
 from dask_simjoin.cli.csv_rows import BadRow, lines_of
 from dask_simjoin.cli.csv_types import TEXT, CsvColumns, WiderType
+from dask_simjoin.cli.left_out import left_out_in_csv, left_out_in_parquet
 from dask_simjoin.cli.parquet_files import (
     DAMAGED,
     ParquetFile,
@@ -38,6 +39,7 @@ from dask_simjoin.cli.parquet_files import (
     rows_of,
 )
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.planning.left_out import LeftOut
 
 PARQUET, CSV = FORMATS = ("parquet", "csv")
 
@@ -186,6 +188,14 @@ class TableReader:
         lists = [table.bad_rows for table in self.tables.values()]
         lists += [table.bad_rows for table in self.parquet.values()]
         return [row for rows in lists for row in rows]
+
+    def left_out_rows(self, paths: Sequence[str], left_out: LeftOut) -> list[BadRow]:
+        """Return the rows of a table that cannot be compared."""
+        if not left_out.rows:
+            return []
+        if tuple(paths) in self.tables:
+            return left_out_in_csv(self.tables[tuple(paths)], left_out)
+        return left_out_in_parquet(self.parquet[tuple(paths)], left_out)
 
     def places(self, column: str, value: str | float | None) -> list[str]:
         """Return the first two places of a value in the files; None: a missing one."""

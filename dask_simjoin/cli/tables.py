@@ -583,6 +583,15 @@ def check_bad_rows(params: Mapping[str, Any], tables: Sequence[str]) -> None:
         )
 
 
+def in_file_order(rows: Sequence[BadRow]) -> list[BadRow]:
+    """Sort rows by their places in each file, without repeats. Files keep the order of
+    the rows.
+    """
+    rows = list(dict.fromkeys(rows))
+    files = list(dict.fromkeys(row.file for row in rows))
+    return sorted(rows, key=lambda row: (files.index(row.file), row.line))
+
+
 def write_bad_rows(path: str, rows: Sequence[BadRow]) -> None:
     """Write bad rows to a CSV file, which gets its name when it is complete."""
     folder, name = os.path.split(os.path.abspath(path))

@@ -68,7 +68,7 @@ from dask.dataframe.io.csv import AUTO_BLOCKSIZE as AUTO_BLOCKSIZE
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
 # Can be removed once the name in a task's key is a public attribute.
-from dask.utils import key_split
+from dask.utils import key_split, natural_sort_key
 
 # Can be removed with Python 3.11. There, all objects of a class share one lock per
 # cached property. Reading the divisions of a lazy join plans it, so tasks are computed
@@ -491,6 +491,7 @@ __all__ = [
     "guard_repr",
     "key_split",
     "list_fused_columns",
+    "natural_sort_key",
     "new_collection",
     "persist_without_token",
     "seed_divisions",

@@ -1,18 +1,25 @@
-"""Count the rows that cannot be compared, by column and reason: rows that `dropna` leaves
-out, and rows without a set or a text.
+"""Count and list the rows that cannot be compared, by column and reason: rows that
+`dropna` leaves out, and rows without a set or a text.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import pandas as pd
 
 from dask_simjoin.errors import TABLES
 from dask_simjoin.request.messages import counted
 
 Reason = Literal["missing", "infinite", "no direction"]
 REASONS = get_args(Reason)
+
+LISTED = {"partition": "int64", "row": "int64", "column": "object", "reason": "str"}
+"""Columns of the list of rows that are left out, and their dtypes."""
 
 
 class LeftOutRows(NamedTuple):
@@ -35,6 +42,25 @@ class LeftOutRows(NamedTuple):
         return f"{self.rows:,} {verb} no direction, only zeros"
 
 
+class LeftOutPart(NamedTuple):
+    """The rows of one partition that are left out."""
+
+    rows: int  # rows of the partition, including these
+    reasons: tuple[LeftOutRows, ...] = ()
+    masks: tuple[bytes, ...] = ()  # for each reason, its rows: see `packed`
+
+
+def packed(mask: np.ndarray) -> bytes:
+    """Return a mask of rows in little memory; `positions_in` reads it."""
+    return zlib.compress(np.packbits(mask).tobytes(), 1)
+
+
+def positions_in(mask: bytes, rows: int) -> np.ndarray:
+    """Return the positions of the rows in a packed mask of this many rows."""
+    bits = np.frombuffer(zlib.decompress(mask), np.uint8)
+    return np.flatnonzero(np.unpackbits(bits, count=rows))
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """The rows of one table that are left out."""
@@ -42,6 +68,7 @@ class LeftOut:
     table_rows: int  # rows of the table, including these
     partitions: tuple[int, ...]  # number of these rows in each partition
     reasons: tuple[LeftOutRows, ...] = ()
+    parts: tuple[LeftOutPart, ...] = ()  # the same for each partition
 
     @property
     def rows(self) -> int:
@@ -56,6 +83,31 @@ class LeftOut:
         text += f" of the {which} table" * bool(which)
         reasons = "; ".join(reason.in_words() for reason in self.reasons)
         return f"{text}: {reasons}"
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row for each row that is left out and each of its reasons, in the
+        order of the table.
+        """
+        found = [
+            pd.DataFrame(
+                {
+                    "partition": number,
+                    "row": positions_in(mask, part.rows),
+                    "column": columns[0]
+                    if len(columns) == 1
+                    else " or ".join(map(str, columns)),
+                    "reason": reason,
+                }
+            )
+            for number, part in enumerate(self.parts)
+            for (columns, reason, _), mask in zip(part.reasons, part.masks, strict=True)
+        ]
+        if not found:
+            return pd.DataFrame(
+                {name: pd.Series([], dtype=kind) for name, kind in LISTED.items()}
+            )
+        order = ["partition", "row"]
+        return pd.concat(found).sort_values(order, kind="stable", ignore_index=True)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers by name, for JSON."""
@@ -82,6 +134,16 @@ def merged_reasons(
     place = {name: n for n, name in enumerate(order)}
     keys = sorted(found, key=lambda key: (place[key[0][0]], REASONS.index(key[1])))
     return tuple(LeftOutRows(*key, found[key]) for key in keys)
+
+
+def left_out_frame(tables: Sequence[LeftOut]) -> pd.DataFrame:
+    """Return one row for each row that is left out and each of its reasons."""
+    named = zip(TABLES, tables, strict=False)
+    return pd.concat(
+        [table.to_frame().assign(table=which) for which, table in named]
+        or [LeftOut(0, ()).to_frame().assign(table="")],
+        ignore_index=True,
+    )[["table", *LISTED]]
 
 
 def left_out_in_words(

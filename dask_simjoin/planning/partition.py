@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ from dask_simjoin.engine.ids import (
 from dask_simjoin.engine.native import native
 from dask_simjoin.errors import ListError, NumberError
 from dask_simjoin.metrics.norms import Array, Frame
-from dask_simjoin.planning.left_out import LeftOutRows, Reason
+from dask_simjoin.planning.left_out import LeftOutRows, Reason, packed
 from dask_simjoin.planning.sample import (
     Moments,
     Sample,
@@ -103,6 +103,8 @@ class PartitionSummary:
     lengths: tuple[tuple[int, int, int, str], ...] = ()
     # the first value of a column of numbers that is not a number, and its label
     no_number: tuple[NumberError, str] | None = None
+    # for each entry of `left_out`, its rows: see `planning.left_out.packed`
+    left_out_masks: tuple[bytes, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -216,8 +218,9 @@ def scan_partition(
     x, kept, lengths = _embedded(columns, spec, may_narrow)
     narrow = may_narrow and _narrowed(columns, x, lengths) is not None
     left_out: tuple[LeftOutRows, ...] = ()
+    masks: tuple[bytes, ...] = ()
     if kept is not None:
-        left_out = _reasons(columns[~kept], spec)
+        left_out, masks = _reasons(columns[~kept], ~to_host(kept), spec)
         frame, embeds = native(frame[spec.columns])[kept], x is not columns
         x = x[kept]
         columns = columns[kept] if embeds else x
@@ -273,15 +276,28 @@ def scan_partition(
         whole,
         narrow,
         left_out,
+        left_out_masks=masks,
     )
     return summary, PartitionScan(x, frame, kept, limit)
 
 
-def _reasons(columns: Array, spec: JoinSpec) -> tuple[LeftOutRows, ...]:
-    """Count rows that `dropna` leaves out, by column and reason. `columns`: the columns
-    of coordinates of these rows.
+def _reasons(
+    columns: Array, left_out: np.ndarray, spec: JoinSpec
+) -> tuple[tuple[LeftOutRows, ...], tuple[bytes, ...]]:
+    """Count rows that `dropna` leaves out, by column and reason, and return the rows of
+    each as a packed mask. `left_out` (rows of the partition,): mask of these rows.
+    `columns`: their columns of coordinates.
     """
     xp, found = module_of(columns), []
+    masks: list[bytes] = []
+
+    def add(names: tuple[Hashable, ...], reason: Reason, rows: Array) -> None:
+        if number := count_of(rows):
+            found.append(LeftOutRows(names, reason, number))
+            mask = np.zeros(len(left_out), bool)
+            mask[left_out] = to_host(rows)
+            masks.append(packed(mask))
+
     of_numbers = columns.shape[1] - spec.coordinates.added
     # for each column, or for all numbers of lists, the columns of the array
     groups: list[tuple[tuple[Hashable, ...], slice]] = [
@@ -298,13 +314,15 @@ def _reasons(columns: Array, spec: JoinSpec) -> tuple[LeftOutRows, ...]:
     for names, some in groups:
         missing = xp.isnan(columns[:, some]).any(axis=1)
         infinite = xp.isinf(columns[:, some]).any(axis=1) & ~missing
-        for reason, rows in (("missing", missing), ("infinite", infinite)):
-            if number := count_of(rows):
-                found.append(LeftOutRows(names, cast(Reason, reason), number))
+        add(names, "missing", missing)
+        add(names, "infinite", infinite)
     # finite numbers without an embedded point: a row of zeros has no direction
-    if number := count_of(all_of_rows(xp.isfinite(columns))):
-        found.append(LeftOutRows(tuple(spec.on[:of_numbers]), "no direction", number))
-    return tuple(found)
+    add(
+        tuple(spec.on[:of_numbers]),
+        "no direction",
+        all_of_rows(xp.isfinite(columns)),
+    )
+    return tuple(found), tuple(masks)
 
 
 def radii(frame: Frame, spec: JoinSpec) -> Array:

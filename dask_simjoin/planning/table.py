@@ -10,7 +10,7 @@ from dask_simjoin.engine.compat import row_bytes
 from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.planning.coordinate_checks import check_radii, resolve_dims
 from dask_simjoin.planning.entity_chunks import Sources
-from dask_simjoin.planning.left_out import LeftOut, merged_reasons
+from dask_simjoin.planning.left_out import LeftOut, LeftOutPart, merged_reasons
 from dask_simjoin.planning.partition import PartitionSummary, supports_narrow
 from dask_simjoin.planning.sample import Moments, Sample, merge_moments
 from dask_simjoin.planning.sample_pairs import SamplePoints, gather_samples
@@ -72,6 +72,12 @@ class TableSummary:
             merged_reasons(
                 (summary.left_out for summary in self.summaries),
                 (*self.spec.on, *self.spec.coordinates.by, *gates.within),
+            ),
+            tuple(
+                LeftOutPart(
+                    summary.source_rows, summary.left_out, summary.left_out_masks
+                )
+                for summary in self.summaries
             ),
         )
 

@@ -15,6 +15,7 @@ import pandas as pd
 from dask.utils import format_bytes
 
 from dask_simjoin.planning.checks import task_bytes
+from dask_simjoin.planning.left_out import left_out_frame
 from dask_simjoin.planning.outputs import describe_tasks
 from dask_simjoin.reports.svg import Matrix, Picture, matrix
 from dask_simjoin.request.columns import new_axes
@@ -256,6 +257,20 @@ class BlockReport(PicturedReport):
     def left_out(self) -> list[dict[str, Any]]:
         """Return for each table the rows that cannot be compared, with the reasons."""
         return [table.to_dict() for table in self.plan.tables.left_out]
+
+    def list_left_out(self) -> pd.DataFrame:
+        """List the rows that cannot be compared, with the reasons.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each of these rows and each of its reasons. ``table`` is left or
+            right. ``partition`` is the number of the partition, which is 0 for plain
+            frames. ``row`` is the position of the row in its partition. ``column`` is
+            the column of the value that cannot be used, or a text such as "x or y".
+            ``reason`` is missing, infinite or no direction.
+        """
+        return left_out_frame(self.plan.tables.left_out)
 
     @property
     def block_pairs(self) -> int:

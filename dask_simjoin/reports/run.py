@@ -162,6 +162,10 @@ class RunReport(Report):
         """Return for each table the rows that cannot be compared, with the reasons."""
         return self.plan.left_out
 
+    def list_left_out(self) -> pd.DataFrame:
+        """List the rows that cannot be compared: see `PlanReport.list_left_out`."""
+        return self.plan.list_left_out()
+
     @property
     def bytes(self) -> int:
         """Return the memory of the result so far, estimated by the plan's bytes per

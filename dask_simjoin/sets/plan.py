@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -24,6 +24,7 @@ from dask_simjoin.planning.checks import (
     check_rows,
 )
 from dask_simjoin.planning.estimate import Estimate, block_of, estimate
+from dask_simjoin.planning.left_out import LeftOut, LeftOutPart, packed
 from dask_simjoin.planning.limits import Limits
 from dask_simjoin.planning.outputs import OutputSpec, whole_slices
 from dask_simjoin.planning.partition import RIGHT
@@ -80,6 +81,7 @@ class SetSummary:
     equal numbers in all partitions.
     """
     longest: int  # size of the largest row; it may be missing in the sample
+    without: bytes  # mask of the rows without a set: see `planning.left_out.packed`
 
     @property
     def nbytes(self) -> int:
@@ -158,6 +160,7 @@ def summarised(
         offsets,
         tokens,
         longest,
+        packed(~present),
     )
 
 
@@ -433,9 +436,7 @@ def make_set_plan(
     # rows are encoded
     block_bytes = float(np.concatenate([side.bytes for side in sides]).sum())
     left_out = [
-        rows_without_a_value(
-            sum(s.source_rows for s in some), tuple(s.missing for s in some), own
-        )
+        _left_out(some, own)
         for some, (_, own) in zip(tables, named_sides(spec), strict=False)
     ]
     return SetPlan(
@@ -454,6 +455,22 @@ def make_set_plan(
         Memory(Disk(needed=bytes_needed(block_bytes, 0.0, limits))),
         limits,
     )
+
+
+def _left_out(summaries: Sequence[SetSummary], spec: RowSpec) -> LeftOut:
+    """Describe the rows of a table without a set, or without a value in `by=`."""
+    found = rows_without_a_value(
+        sum(s.source_rows for s in summaries), tuple(s.missing for s in summaries), spec
+    )
+    parts = [
+        LeftOutPart(
+            s.source_rows,
+            tuple(one._replace(rows=s.missing) for one in found.reasons),
+            (s.without,),
+        )
+        for s in summaries
+    ]
+    return replace(found, parts=tuple(parts))
 
 
 def _with_longest(

@@ -137,12 +137,14 @@ def test_impossible_places_are_bad_rows(on):
     ran = run(*words, "--bad-rows", "bad.csv")
     listed = pd.read_csv("bad.csv")
     assert ran.stdout == "left,right\n0,1\n"
-    assert listed["line"].tolist() == [4, 5, 7]
+    assert listed["line"].tolist() == [4, 5, 7, 8, 9]
     what = "which is not a latitude in degrees, -90 to 90"
     assert listed["reason"].tolist() == [
         f"column 'lat' has '99.5', {what}",
         f"column 'lat' has '-999', {what}",
         "column 'lon' has '361', which is not a longitude in degrees, -180 to 360",
+        "column 'lat' has no value",
+        "column 'lon' has an infinite value",
     ]
 
 

@@ -43,6 +43,57 @@ def test_plans_count_rows_by_column_and_reason(how):
     assert [reason["rows"] for reason in table["reasons"]] == [3, 1, 1, 1]
 
 
+@pytest.mark.parametrize("how", ["pandas", "dask-1", "dask-3"])
+def test_rows_are_listed_with_their_reasons(how):
+    """Any number of partitions has the rows that the masks of pandas have."""
+    random = np.random.default_rng(3)
+    data = pd.DataFrame(
+        random.choice([0.0, 1.0, NAN, INF], (60, 2)), columns=["x", "y"]
+    )
+    data["g"] = random.choice(["a", None], 60)
+    wanted = set()
+    for name in data.columns:
+        wanted |= {(row, name, "missing") for row in np.flatnonzero(data[name].isna())}
+    for name in ("x", "y"):
+        rows = np.flatnonzero(np.isinf(data[name]))
+        wanted |= {(row, name, "infinite") for row in rows}
+    frame = lay(data, how)
+    with dask.config.set(scheduler="sync"):
+        plan = frame.simjoin.plan(1.0, on=["x", "y"], by="g", dropna=True)
+        sizes = [60] if how == "pandas" else [*frame.map_partitions(len).compute()]
+    listed = plan.list_left_out()
+    first = np.cumsum([0, *sizes])[listed["partition"]]
+    rows = zip(listed["row"] + first, listed["column"], listed["reason"], strict=True)
+    assert len(listed) == len(wanted) and set(rows) == wanted
+    assert (listed["table"] == "left").all()
+    assert listed[["partition", "row"]].apply(tuple, axis=1).is_monotonic_increasing
+    assert listed[["partition", "row"]].drop_duplicates().shape[0] == plan.rows_left_out
+
+
+def test_rows_of_both_tables_are_listed():
+    with dask.config.set(scheduler="sync"):
+        joined = lay(FRAME, "dask-3").simjoin.join(FRAME[:2], 1.0, **HOW)
+        joined.compute()
+    listed = joined.simjoin.report().list_left_out()
+    assert listed["table"].tolist() == ["left"] * 6 + ["right"]
+    assert listed.iloc[-1].tolist() == ["right", 0, 1, "lat", "missing"]
+
+
+def test_rows_without_a_text_are_listed():
+    frame = pd.DataFrame({"t": ["ab", None, "ac", None], "g": [1.0, 1.0, NAN, 1.0]})
+    with dask.config.set(scheduler="sync"):
+        for data in (frame, lay(frame, "dask-1")):
+            listed = data.simjoin.edit_plan("t", 1, by="g").list_left_out()
+            assert listed["row"].tolist() == [1, 2, 3]
+            assert set(listed["column"]) == {"t or g"}
+
+
+def test_a_complete_table_has_an_empty_list():
+    listed = FRAME[:1].simjoin.plan(1.0, **HOW).list_left_out()
+    assert len(listed) == 0 and listed.dtypes["row"] == "int64"
+    assert listed.columns.tolist() == ["table", "partition", "row", "column", "reason"]
+
+
 def test_nothing_is_said_if_no_row_is_left_out():
     plan = FRAME[:1].simjoin.plan(1.0, **HOW)
     assert plan.rows_left_out == 0 and "left out" not in str(plan)
