@@ -11,25 +11,32 @@ from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.process import shared_out, threads_for, together
 from dask_simjoin.sizes import MIN_PART
 
+SAMPLED = 128
+"""Number of sampled keys per range."""
+
 MAX_PARTS = np.iinfo(np.uint8).max + 1
 """Keys are dealt to at most this many ranges, whose numbers are stored in a byte."""
 
 
 def threads_to_sort(keys: int, threads: int) -> int:
     """Return how many of the threads it pays to use for a number of keys."""
-    return min(threads_for(keys, threads, MIN_PART), MAX_PARTS)
+    # about the number of comparisons of each key
+    compared = max(1, keys.bit_length())
+    return min(threads_for(keys, threads, MIN_PART // compared), MAX_PARTS)
 
 
-def dealt(keys: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int]]:
+def dealt(
+    keys: np.ndarray, bits: int, parts: int, spare: np.ndarray | None = None
+) -> tuple[np.ndarray, list[int]]:
     """Reorder keys (n,), uint64, into ascending ranges of about equal size.
 
     Return the keys, and the boundaries of the ranges. Keys that differ only in their
-    lowest `bits` bits are in one range.
+    lowest `bits` bits are in one range. `spare` (n,): memory for the result.
     """
     n = len(keys)
     if parts == 1:
         return keys, [0, n]
-    some = np.sort(keys[:: -(-n // 4096)])
+    some = np.sort(keys[:: -(-n // (SAMPLED * parts))])
     upper = some[np.arange(1, parts) * len(some) // parts]
     upper = upper >> np.uint64(bits) << np.uint64(bits)
     if not upper[-1]:
@@ -47,7 +54,7 @@ def dealt(keys: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int
     numbers = np.array([found for _, _, found in counted])
     ends = np.concatenate([[0], np.cumsum(numbers.sum(axis=0))])
     at = ends[:-1] + np.cumsum(numbers, axis=0) - numbers
-    out = np.empty_like(keys)
+    out = np.empty_like(keys) if spare is None else spare
     together(
         [
             functools.partial(pack.deal_keys, keys, start, stop, part, own, out)
@@ -57,11 +64,13 @@ def dealt(keys: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int
     return out, ends.tolist()
 
 
-def divided(keys: np.ndarray, part: int, threads: int) -> np.ndarray:
+def divided(
+    keys: np.ndarray, part: int, threads: int, spare: np.ndarray | None = None
+) -> np.ndarray:
     """Reorder different keys (n,), uint64, so that each run of `part` keys has smaller
-    keys than the next run. The memory of `keys` may be reused.
+    keys than the next run. The memory of `keys` and of `spare` (n,) may be reused.
     """
-    keys, ends = dealt(keys, 0, threads_to_sort(len(keys), threads))
+    keys, ends = dealt(keys, 0, threads_to_sort(len(keys), threads), spare)
 
     def divide(start: int, stop: int) -> None:
         first, last = start // part + 1, -(-stop // part)
