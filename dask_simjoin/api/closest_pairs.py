@@ -25,6 +25,7 @@ from dask_simjoin.calls.numbered import (
     numbered_by_index,
     rows_of_pairs,
 )
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.engine.base import searcher_for
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.engine.native import native
@@ -221,7 +222,8 @@ def _lazy_pairs(tables: Sequence[Frame], wanted: Wanted) -> Frame:
     ]
     second = map(in_one_task, rows[1:])
     first = rows[0].repartition(npartitions=1)
-    return first.map_partitions(_pairs_of_rows, *wanted, *second, meta=example)
+    found = first.map_partitions(_pairs_of_rows, *wanted, *second, meta=example)
+    return table_of(found).recorded()
 
 
 def _best_pairs(found: Frame, choice: Choice, one_table: bool) -> Any:

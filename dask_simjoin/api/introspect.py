@@ -243,8 +243,8 @@ REPORT_HINT = (
 def lazy_joins(result: Any) -> list[Any]:
     """List the joins of a lazy result. The join that the user asked for comes first."""
     from dask_simjoin.graph.dask_private import Expr
-    from dask_simjoin.graph.lazy_join import LazyJoin
     from dask_simjoin.graph.pairs import LazyGraph
+    from dask_simjoin.graph.result_rows import joins_of
 
     # return early, because the checks below would already plan the join
     if isinstance(result, LazyGraph):
@@ -252,10 +252,7 @@ def lazy_joins(result: Any) -> list[Any]:
     expr = getattr(result, "expr", None)
     if not isinstance(expr, Expr):
         return []
-    # right and outer joins count matches from right to left, too
-    return sorted(
-        expr.find_operations(LazyJoin), key=lambda join: join.operand("spec").is_swapped
-    )
+    return joins_of(expr)
 
 
 def _key_name(result: Any) -> str:

@@ -10,6 +10,7 @@ import pandas as pd
 from dask_simjoin.calls.decorators import frame_verb, series_verb
 from dask_simjoin.calls.examples import nearest_example, series_example
 from dask_simjoin.calls.inputs import check_other, one_or_two
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.cluster.distances import DISTANCES
 from dask_simjoin.engine.base import searcher_for
 from dask_simjoin.errors import UnitsWarning
@@ -56,8 +57,14 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
     id : column, optional
         A column to exclude from the default coordinates. Its values are not read, so
         they may repeat.
+    max_distance : float or str, optional
+        Largest distance of a neighbor, as in `knn_join`.
+    by, within, different, box
+        Conditions on a row and its neighbor, as in `knn_join`; `by` needs
+        `max_distance`. Use those that `dbscan` will have.
     distance_unit : str, optional
-        Unit of the distances, as in `self_join`. Default: the unit of the metric.
+        Unit of the distances, as in `self_join`. Default: the unit in `max_distance`,
+        or the unit of the metric.
     on, metric, dropna, p, threads, blocksize, partitioning
         As in `self_join`; "replicated" is not supported.
 
@@ -65,8 +72,8 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
     -------
     Series
         A float64 Series "k_distance" in `distance_unit`, with the index and partitions
-        of the frame. The values are inf if the frame has k rows or fewer, and NaN for
-        rows that `dropna` leaves out. The result is lazy if the frame is.
+        of the frame. The values are inf for rows with fewer than k neighbors, and NaN
+        for rows that `dropna` leaves out. The result is lazy if the frame is.
 
     Raises
     ------
@@ -101,13 +108,18 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
 
     >>> df.simjoin.k_distances(1).sort_values(ascending=False).tolist()
     [7.0, 1.0, 1.0, 1.0]
+
+    Distances to rows of the same minute:
+
+    >>> df.assign(minute=[0, 0, 5, 5]).simjoin.k_distances(1, on="x", within={"minute": 1}).tolist()
+    [1.0, 1.0, 7.0, 7.0]
     """
     meta = example_of(frame)
     searcher_for(meta)
     k = request.number()
     spec = request.spec(meta)
     example = series_example(meta, K_DISTANCE, np.float64)
-    return DISTANCES.of([frame], spec).k_distances(k, example)
+    return DISTANCES.of([frame], spec).k_distances(k, request.totals(spec), example)
 
 
 @frame_verb(KnnJoinRequest)
@@ -279,7 +291,7 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     swapped = reverse[["right", "left"]].rename(
         columns={"right": "left", "left": "right"}
     )
-    return found.merge(swapped, on=["left", "right"])
+    return table_of(found.merge(swapped, on=["left", "right"])).recorded()
 
 
 def _nearest(frame: Frame, request: KnnJoinRequest) -> tuple[Frame, bool]:

@@ -123,7 +123,7 @@ def _matched_lazily(tables: Sequence[Frame], given: tuple[Drivers, Wanted]) -> F
         for table, own, side in zip(numbered, specs, TABLES, strict=True)
         if side in KEEPS.get(wanted.how, ())
     ]
-    return dd.concat([found, *alone]) if alone else found
+    return table_of(dd.concat([found, *alone]) if alone else found).recorded()
 
 
 MATCHES = Drivers(_matched, lambda: _matched_lazily)

@@ -92,6 +92,12 @@ class PlainTable:
         """Add a column with the numbers of the rows."""
         return self.rows.assign(**{name: np.arange(len(self.rows), dtype=np.int64)})
 
+    def recorded(self) -> Frame:
+        """Return the rows. They are the result of the join behind them; its report
+        counts them.
+        """
+        return self.rows
+
     def lazy(self, kind: str) -> Frame:
         """Convert the frame to a Dask DataFrame with one partition. `kind`: its library."""
         if kind == HOME:
@@ -190,6 +196,11 @@ class LazyTable(PlainTable):
 
     def lazy(self, kind: str) -> Frame:
         return self.rows
+
+    def recorded(self) -> Frame:
+        from dask_simjoin.graph.result_rows import with_recorded_rows
+
+        return with_recorded_rows(self.rows)
 
     def log_done(self, name: str, found: object, seconds: float) -> None:
         """Log nothing, because a lazy join has not run yet."""

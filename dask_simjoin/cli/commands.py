@@ -67,7 +67,7 @@ from dask_simjoin.planning.left_out import LeftOut, named_tables
 from dask_simjoin.reports.run import RunReport
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import NO_OPTIONS, OPTIONS, counted
-from dask_simjoin.request.requests import ANTI, GREEDY, KEEPS, SEMI
+from dask_simjoin.request.requests import ANTI, KEEPS, SEMI
 from dask_simjoin.sets.columns import TEXTS, content_of
 
 
@@ -404,10 +404,6 @@ def _left_out(run: Run, tables: Sequence[LeftOut]) -> list[str]:
     return texts
 
 
-SELECTING = ("mutual", "n")
-"""Options that drop pairs from the join's result."""
-
-
 def _rows_written(
     run: Run, target: OutputWriter, begun: str, report: RunReport | None
 ) -> int | None:
@@ -415,12 +411,7 @@ def _rows_written(
 
     CSV files are read again, unless the join has counted its rows.
     """
-    alone = "right" in KEEPS.get(run.options.get("how"), ())
-    joined = run.verb.output == "pairs" and not (
-        alone
-        or run.options.get("matching") == GREEDY
-        or any(run.options.get(name) for name in SELECTING)
-    )
+    joined = run.verb.output == "pairs"
     known = report.rows if joined and report is not None and report.done else None
     count = known is None and run.verb.output != "values"
     rows = target.rows(begun, count)

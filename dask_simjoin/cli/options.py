@@ -31,6 +31,7 @@ from dask_simjoin.cli.running import SCHEDULERS, THREADS
 from dask_simjoin.cli.sources import ERROR, FORMATS, TableReader
 from dask_simjoin.metrics.distances import METRICS
 from dask_simjoin.metrics.norms import Columns, Frame
+from dask_simjoin.request.clusters import WORDS
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import COMMA
 from dask_simjoin.request.options import Keep
@@ -366,11 +367,17 @@ LISTED = (Columns, Keep)
 ON = ("on", "left_on", "right_on")
 """Options that name columns of coordinates or texts."""
 
+IDS = ("id", "left_id", "right_id")
+"""Options that name columns of row ids."""
+
 GROUPS = ("by", "different")
 """Options that name columns whose values are only equal or different."""
 
 PAIRED = ("by", "different", WITHIN)
 """Options whose columns may have different names in two tables, as in ``a=b``."""
+
+NAMING = (*ON, *IDS, *GROUPS, "keep", "eps")
+"""Options whose texts may name columns."""
 
 LEFT, RIGHT = "left_", "right_"
 """How the names of options for one table begin."""
@@ -391,7 +398,7 @@ def csv_columns(
     named = {
         option: {value} if isinstance(value, str) else set(value)
         for option, value in options.items()
-        if isinstance(value, (str, list)) and not option.startswith(other)
+        if _names_columns(option, value, request) and not option.startswith(other)
     }
     if WITHIN in options:
         named[WITHIN] = {*options[WITHIN]}
@@ -400,7 +407,7 @@ def csv_columns(
             pairs = [pair for name in named[option] for pair in _cuts(name)]
             named[option] |= {right if other == LEFT else left for left, right in pairs}
     ids = set() if whole else {ROW_ID}
-    for option in ("id", "left_id", "right_id", *GROUPS):
+    for option in (*IDS, *GROUPS):
         ids |= named.pop(option, set())
     points = next((options[name] for name in ON if name in named), ())
     ranges = ranges_of(options.get("metric"))
@@ -408,8 +415,7 @@ def csv_columns(
     if not points:
         return CsvColumns(ids=frozenset(ids), ranges=ranges)
     # `keep` names columns of pairs, or the column whose largest value is kept
-    carried = get_type_hints(request).get("keep") == Keep
-    kept = named.pop("keep", set()) if carried else set()
+    kept = named.pop("keep", set()) if _carries_columns(request) else set()
     compares_texts = not hasattr(request, "metric")
     texts: set[str] = set()
     if compares_texts:
@@ -428,6 +434,20 @@ def csv_columns(
         points=(points,) if isinstance(points, str) else tuple(points),
         ranges=ranges,
     )
+
+
+def _names_columns(option: str, value: Any, request: type) -> bool:
+    """Return whether a value of an option is the name of a column, or a list of names."""
+    if option == "keep" and value in WORDS and not _carries_columns(request):
+        return False
+    return option in NAMING and isinstance(value, (str, list))
+
+
+def _carries_columns(request: type) -> bool:
+    """Return whether `keep` names columns of pairs. Otherwise it says which row to keep
+    of several near rows.
+    """
+    return bool(get_type_hints(request).get("keep") == Keep)
 
 
 def with_pairs(options: dict[str, Any], tables: Sequence[Frame]) -> dict[str, Any]:

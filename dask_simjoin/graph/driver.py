@@ -19,6 +19,7 @@ from dask_simjoin.graph.pairs import (
     SelfJoin,
 )
 from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for
+from dask_simjoin.graph.result_rows import with_recorded_rows
 from dask_simjoin.graph.row_values import MatchCounts, NeighborCounts
 from dask_simjoin.graph.source import FrozenSource, freeze
 from dask_simjoin.metrics.norms import Frame, Series
@@ -80,7 +81,8 @@ class LazyJoins:
             return found
         # the left columns may be missing, so they have other dtypes
         found = found.map_partitions(cast_like, example, meta=example)
-        return dd.concat([found, self._right_rows_alone(example)])
+        found = dd.concat([found, self._right_rows_alone(example)])
+        return with_recorded_rows(found)
 
     def _right_rows_alone(self, example: Frame) -> Frame:
         """Return the right rows without a match as rows of the result."""
@@ -159,6 +161,6 @@ class LazyNearest(LazyJoins):
         operands = self.other, self.spec, 1, totals, example
         return self.of_rows(HasNeighbor, *operands) != 0
 
-    def k_distances(self, k: int, example: Series) -> Series:
+    def k_distances(self, k: int, totals: Totals, example: Series) -> Series:
         """Return the distance from each row to its k-th nearest neighbor."""
-        return self.of_rows(KDistances, self.spec, k, example)
+        return self.of_rows(KDistances, self.spec, k, totals, example)

@@ -156,14 +156,15 @@ class KDistances(FoundByChunk, NearestLazy):
 
     _label = "simjoin_k_distances"
     _fill = math.nan
-    _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
+    _parameters = ["frame", "source", "spec", "k", "totals", "meta", "chosen"]
 
     @property
     def output(self) -> OutputSpec:
-        return nearest_output(self.operand("k"))
+        return nearest_output(self.operand("k"), max_total=self._totals[1])
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        return ChunkDistances(chunks, plan, self.operand("k"), self.operand("spec"))
+        options = (self.operand(name) for name in ("k", "totals", "spec"))
+        return ChunkDistances(chunks, plan, *options)
 
 
 class ChunkSearches(LabelledExpr):
@@ -226,11 +227,11 @@ class ChunkDistances(ChunkSearches):
     """
 
     _label = "simjoin_k_distance"
-    _parameters = ["chunks", "plan", "k", "spec"]
+    _parameters = ["chunks", "plan", "k", "totals", "spec"]
 
     @property
     def _limits(self) -> tuple[int, bool, Totals]:
-        return self.operand("k"), True, ANY_TOTAL
+        return self.operand("k"), True, self.operand("totals")
 
     def _value(self, key: Any, state: TaskRef) -> Task:
         return Task(key, _bits, state, self.operand("k"), self.operand("spec"))

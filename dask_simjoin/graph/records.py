@@ -222,6 +222,14 @@ class Runs:
         if report is not None:
             report.begin()
 
+    def expect(self, run: str, tasks: int) -> None:
+        """Take the rows of the run's step `RESULT`, which has this many tasks, as the
+        rows of the result.
+        """
+        report = self.find(run)
+        if report is not None:
+            report.expect(tasks)
+
     def add(self, run: str, record: StepRecord) -> None:
         """Add the record of a task to the report of its run."""
         with self._lock:

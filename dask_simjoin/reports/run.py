@@ -15,7 +15,10 @@ from dask_simjoin.reports.facts import BlockReport, PicturedReport, Report
 from dask_simjoin.reports.svg import Bars
 from dask_simjoin.request.messages import counted
 
-MAKE_ROWS = ("pairs", "nearest_rows", "best")
+RESULT = "result"
+"""Step that makes the rows of the result from the rows of the join."""
+
+MAKE_ROWS = ("pairs", "nearest_rows", "best", RESULT)
 """Steps whose tasks make rows of the result."""
 
 
@@ -101,7 +104,7 @@ class RunReport(Report):
         self.title, self.plan, self.planning = title, plan, planning
         self._steps: dict[tuple[str, str], StepRecord] = {}
         self._is_new_run = False
-        self._made = self._result_tasks = 0
+        self._made = self._result_tasks = self._expected = 0
 
     @property
     def verb(self) -> str:
@@ -112,11 +115,17 @@ class RunReport(Report):
         """Prepare for another run. The first record of this run replaces the records of
         earlier runs.
         """
-        self._is_new_run = True
+        self._is_new_run, self._expected = True, 0
+
+    def expect(self, tasks: int) -> None:
+        """Count only the rows of the step `RESULT`, which has this many tasks."""
+        self._expected = tasks
 
     def add(self, record: StepRecord) -> None:
         if self._is_new_run or self.done:
             self._steps, self._is_new_run, self._made = {}, False, 0
+        if self._expected and record.step != RESULT:
+            record = record._replace(result_tasks=0)
         self._made += (
             bool(record.result_tasks) and (record.step, record.key) not in self._steps
         )
@@ -142,12 +151,14 @@ class RunReport(Report):
     @property
     def rows(self) -> int | None:
         """Return the number of rows of the result so far; if the result is a count of
-        pairs, that count.
+        pairs, that count. None: the result has rows or values of the table.
         """
         results = self._results
         counted = [
             record.rows
-            for record in results or list(self._steps.values())
+            for record in (
+                results if results or self._expected else [*self._steps.values()]
+            )
             if record.rows is not None
         ]
         return sum(counted) if counted else None

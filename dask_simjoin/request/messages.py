@@ -277,8 +277,8 @@ CONDITIONS = (NEAR_IN_TIME, IN_ORDER, OF_OTHER_GROUPS, IN_BOX)
 """The texts that name the options `within`, `different` and `box`."""
 
 CONDITIONED = (
-    "self_join(), join(), knn_join(), count_pairs(), neighbor_counts(), "
-    "neighbor_graph(), dbscan(), optics(), near_duplicated() and "
+    "self_join(), join(), knn_join(), k_distances(), count_pairs(), "
+    "neighbor_counts(), neighbor_graph(), dbscan(), optics(), near_duplicated() and "
     "drop_near_duplicates()"
 )
 """The verbs that have these options."""
@@ -523,7 +523,7 @@ def not_an_option(
             named = {OF_OTHER_GROUPS: "different", IN_BOX: "box"}
             option = named.get(NO_OPTIONS[key], "within")
             remedy = ""
-            if option == "box" and verb in ("k_distances", "closest_pairs"):
+            if option == "box" and verb == "closest_pairs":
                 remedy = (
                     " For distances in a box, use knn_join(k=10, max_distance=..., "
                     "box=...)."

@@ -472,14 +472,17 @@ class ClosestPairsRequest(NearestPairsRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KDistancesRequest(Nearest, WithUnit):
+class KDistancesRequest(Nearest, Conditions, WithUnit):
     """Request for the distance from each row to its k-th nearest neighbor."""
 
     names_rows: ClassVar[bool] = False
-    formulas: ClassVar[bool] = True
+    bound: ClassVar[str] = "max_distance"
 
     k: int = field(
         kw_only=False, metadata=about("rank of the neighbor whose distance is returned")
+    )
+    max_distance: Distance | None = field(
+        default=None, metadata=about("largest distance of a neighbor")
     )
 
     def number(self) -> int:
@@ -488,7 +491,13 @@ class KDistancesRequest(Nearest, WithUnit):
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Check the request for frames like `meta`; return the options of the join."""
-        return in_unit(resolve(self, meta, 0.0), self.distance_unit)
+        eps = 0.0 if self.max_distance is None else self.max_distance
+        spec = searched(resolve(self, meta, eps))
+        return with_unit(spec, self.distance_unit, self.max_distance)
+
+    def totals(self, spec: JoinSpec) -> tuple[float, float]:
+        """Return the smallest and the largest total of a neighbor."""
+        return 0.0, math.inf if self.max_distance is None else spec.limit_of_pairs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -133,13 +133,13 @@ class LocalNearest(LocalDriver):
             found = frames_for(example).xp.zeros(len(queries["ids"]), bool)
         return self.series(found, False, example.name)
 
-    def k_distances(self, k: int, example: Series) -> Series:
+    def k_distances(self, k: int, totals: Totals, example: Series) -> Series:
         """Return the distance from each row to its k-th nearest neighbor."""
-        (chunk,), plan, _ = self.indexed(nearest_output(k))
+        (chunk,), plan, _ = self.indexed(nearest_output(k, max_total=totals[1]))
         if k >= plan.rows:  # no row has k neighbors
             found = frames_for(example).xp.full(len(chunk["ids"]), math.inf)
         else:
-            how = plan.layout, k, (0, 0)
+            how = plan.layout, k, (0, 0), True, totals
             state = search_chunk(chunk, chunk, *how, threads=self.threads)
             found = kth_distance(state, k, self.spec)
         return self.series(found, math.nan, example.name)

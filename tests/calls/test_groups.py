@@ -307,7 +307,7 @@ def test_refused():
         FRAME.rename(columns={"country": "shop"}).simjoin.count_pairs(
             1.0, on="x", by="shop"
         )
-    with pytest.raises(OptionTypeError, match="has no option 'by'"):
+    with pytest.raises(OptionError, match="by= needs a largest distance here"):
         verbs.k_distances(2, on="x", by="shop")
 
 

@@ -354,6 +354,42 @@ def test_columns_of_groups_are_written_as_they_are_read(words, tmp_path, monkeyp
         assert found["label"].tolist()[:4] == ["0", "0", "1", "2"]
 
 
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("sets dedup a.csv --on name --threshold 1 --tokenizer words", "words"),
+        ("sets dedup a.csv --on name --threshold 1 --similarity cosine", "cosine"),
+        ("strings dedup a.csv --on name --k 0 --grouping connected", "connected"),
+        ("dedup a.csv --on x --eps 1 --keep first", "first"),
+        ("dedup a.csv --on x --eps 1 --metric manhattan", "manhattan"),
+        ("dbscan a.csv --on x --eps 1 --blocksize 1MiB", "1MiB"),
+        ("counts a.csv --on x --eps 1 --method sweep", "sweep"),
+        ("join a.csv --on x --eps 1 --how leftsemi --other b.csv", "leftsemi"),
+        ("join a.csv --on x --eps 1 --how leftsemi --other b.csv", "b.csv"),
+    ],
+)
+def test_a_column_named_like_a_value_of_an_option_stays_text(words, value, folder):
+    table = pd.DataFrame({value: ["007", "1.50"], "x": [0, 5], "name": ["a", "b"]})
+    table.to_csv("a.csv", index=False)
+    table.to_csv("b.csv", index=False)
+    run(*words.split(), "-q", "-o", "o.csv")
+    assert pd.read_csv("o.csv", dtype=str)[value].tolist() == ["007", "1.50"]
+
+
+@pytest.mark.parametrize("keep", ["first", "r"])
+def test_columns_of_distances_and_of_kept_rows_are_numbers(keep, folder):
+    """The largest value is kept by its number: 9 is less than 10."""
+    table = pd.DataFrame({"r": [9, 10], "x": [0, 5], "first": ["01", "02"]})
+    table.to_csv("a.csv", index=False)
+    words = "dedup", "a.csv", "--on", "x", "--eps", "6", "--keep", keep
+    run(*words, "-q", "-o", "o.csv")
+    first = "01" if keep == "first" else "02"
+    assert pd.read_csv("o.csv", dtype=str)["first"].tolist() == [first]
+    both = "--eps", "r", "--pairs", "both"
+    run("self-join", *words[1:4], *both, "-q", "-o", "p.csv")
+    assert pairs_in("p.csv") == [(0, 1), (1, 0)]
+
+
 def pairs_in(name):
     return sorted(pd.read_csv(name).itertuples(index=False, name=None))
 

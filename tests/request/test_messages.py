@@ -694,7 +694,7 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("dbscan", "Periodic", "such as box=[10, 10, None]"),
         ("hdbscan", "box", "drop_near_duplicates() take box=."),
         ("hdbscan", "within", "Only self_join(), join(), knn_join(), "),
-        ("k_distances", "box", "use knn_join(k=10, max_distance=..., box=...)."),
+        ("closest_pairs", "box", "use knn_join(k=10, max_distance=..., box=...)."),
         ("self_join", "how", "use drop_near_duplicates(..., keep=False)."),
         ("edit_self_join", "how", "use drop_edit_near_duplicates(..., keep=False)."),
         ("self_join", "tolerance", "use within={'time': '10 min'}"),
