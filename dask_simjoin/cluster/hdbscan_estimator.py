@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.calls.tables import table_of
 from dask_simjoin.cluster.algorithms.condensed_tree import (
     CLUSTER_FILL,
     Condensed,
@@ -16,6 +17,7 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
     condensed_columns,
     label_rows,
 )
+from dask_simjoin.cluster.centers import centroids, exemplars, medoids, persistence
 from dask_simjoin.cluster.hierarchy import hierarchy_driver
 from dask_simjoin.cluster.local import FittedHierarchy, LocalDistances
 from dask_simjoin.cluster.points_estimator import (
@@ -26,16 +28,42 @@ from dask_simjoin.cluster.points_estimator import (
     advising_pipelines,
     check_fitted,
 )
-from dask_simjoin.cluster.verbs import LABELS, kept_points
+from dask_simjoin.cluster.verbs import LABELS, kept_points, kept_positions
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import to_host, values_of
+from dask_simjoin.errors import OptionError
+from dask_simjoin.metrics.distances import Haversine
 from dask_simjoin.metrics.norms import Columns, Frame, Ids
 from dask_simjoin.planning.outputs import nearest_output
 from dask_simjoin.request.clusters import HdbscanRequest, Selection
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.options import MetricName, Partitioning, Size
+from dask_simjoin.request.options import (
+    MetricName,
+    Partitioning,
+    Size,
+    check_whole,
+)
 from dask_simjoin.request.requests import KnnJoinRequest
+from dask_simjoin.request.units import check_choice
 from dask_simjoin.tasks.nearest import search_chunk
+
+CENTROID, MEDOID, BOTH = CENTERS = ("centroid", "medoid", "both")
+"""Values of `store_centers`."""
+
+IN_MEMORY = (
+    "condensed_tree_",
+    "single_linkage_tree_",
+    "cluster_persistence_",
+    "exemplars_",
+    "exemplar_indices_",
+    "centroids_",
+    "medoids_",
+    "medoid_indices_",
+    "_hierarchy",
+    "_fitted",
+    "_positions",
+)
+"""Attributes that a fit to Dask data does not set."""
 
 
 class HDBSCAN(Clustering):
@@ -64,6 +92,10 @@ class HDBSCAN(Clustering):
         default metric is as for `DBSCAN`.
     algorithm, leaf_size
         Accepted for compatibility with scikit-learn, and ignored.
+    store_centers : {"centroid", "medoid", "both"}, optional
+        The centers of clusters to compute. For data in memory only. Medoids take time
+        that grows with the square of the largest cluster. There are no centroids with
+        metric="haversine", because means of degrees are wrong at the date line.
     n_jobs : int, optional
         Number of threads for data in memory; -1 means all cores, and -2 all but one. Default: as
         `threads` of `self_join`. Dask data use the threads of Dask.
@@ -82,6 +114,21 @@ class HDBSCAN(Clustering):
     single_linkage_tree_ : SingleLinkageTree
         The tree of all merges, with `to_pandas` and `to_numpy`, which returns SciPy's
         linkage matrix. Not available for Dask data.
+    cluster_persistence_ : array (clusters,)
+        The stability of each cluster, from 0 to 1, as in the package hdbscan. Not
+        available for Dask data, like the attributes below.
+    exemplars_ : list of array (rows, columns)
+        For each cluster, the coordinates of its most persistent rows: those that stay
+        longest in a leaf of the tree below the cluster, as in the package hdbscan.
+    exemplar_indices_ : list of array (rows,), int64
+        The positions of these rows in `X`.
+    centroids_ : array (clusters, columns)
+        With `store_centers`, the mean of each cluster, weighted by the probabilities.
+    medoids_ : array (clusters, columns)
+        With `store_centers`, the row of each cluster whose distances to the others have
+        the least sum, weighted by the probabilities.
+    medoid_indices_ : array (clusters,), int64
+        The positions of these rows in `X`.
     n_features_in_ : int
     feature_names_in_ : array of str
         Names of the columns, for a frame whose column names are all strings.
@@ -108,6 +155,8 @@ class HDBSCAN(Clustering):
     2       7      9    0.026667           3
     >>> model.single_linkage_tree_.to_numpy()[:2].tolist()
     [[0.0, 1.0, 1.0, 2.0], [3.0, 4.0, 1.0, 2.0]]
+    >>> [rows.ravel().tolist() for rows in model.exemplars_]
+    [[0.0, 1.0], [40.0, 41.0]]
     """
 
     hdbscan_: Frame
@@ -115,6 +164,12 @@ class HDBSCAN(Clustering):
     outlier_scores_: Labels
     condensed_tree_: CondensedTree
     single_linkage_tree_: SingleLinkageTree
+    cluster_persistence_: np.ndarray
+    exemplars_: list[np.ndarray]
+    exemplar_indices_: list[np.ndarray]
+    centroids_: np.ndarray
+    medoids_: np.ndarray
+    medoid_indices_: np.ndarray
 
     def __init__(
         self,
@@ -134,6 +189,7 @@ class HDBSCAN(Clustering):
         algorithm: str = "auto",
         leaf_size: int = 40,
         n_jobs: int | None = None,
+        store_centers: str | None = None,
     ) -> None:
         self.min_cluster_size, self.min_samples = min_cluster_size, min_samples
         self.cluster_selection_method = cluster_selection_method
@@ -145,6 +201,7 @@ class HDBSCAN(Clustering):
         self.metric, self.p, self.on, self.dropna = metric, p, on, dropna
         self.partitioning, self.blocksize = partitioning, blocksize
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
+        self.store_centers = store_centers
 
     def fit(self, X: Points, y: object = None) -> Self:
         """Cluster the rows of `X`.
@@ -155,12 +212,8 @@ class HDBSCAN(Clustering):
         y : ignored
         """
         frame, _, request = self._frame(X, HdbscanRequest)
-        for name in (
-            "condensed_tree_",
-            "single_linkage_tree_",
-            "_hierarchy",
-            "_fitted",
-        ):
+        self._check_centers(frame, request)
+        for name in IN_MEMORY:
             if hasattr(self, name):
                 delattr(self, name)
         driver, how = hierarchy_driver(frame, request)
@@ -171,11 +224,37 @@ class HDBSCAN(Clustering):
             else:
                 found = driver.labeled_tree(hierarchy.condensed, hierarchy.choice)
                 self._keep(hierarchy, frame, request)
+                self._describe(found, frame, request)
         self.hdbscan_ = found
         self.labels_ = self._as_given(found["label"], X)
         self.probabilities_ = self._as_given(found["probability"], X)
         self.outlier_scores_ = self._as_given(found["outlier_score"], X)
         return self
+
+    def dbscan_clustering(
+        self, cut_distance: float, min_cluster_size: int = 5
+    ) -> np.ndarray:
+        """Return the clusters of DBSCAN* at a distance, as scikit-learn does.
+
+        Parameters
+        ----------
+        cut_distance : float
+            Rows are in one cluster if a chain of rows connects them, each nearer than
+            this to the next one by mutual reachability.
+        min_cluster_size : int
+            Rows of smaller clusters are noise.
+
+        Returns
+        -------
+        array (n,), int64
+            The labels, in the order of the first rows of the clusters; -1 for noise,
+            and for rows that `dropna` leaves out.
+        """
+        self._in_memory()
+        found = self.single_linkage_tree_.get_clusters(cut_distance, min_cluster_size)
+        labels = np.full(len(self.hdbscan_), CLUSTER_FILL["label"], np.int64)
+        labels[self._positions] = found
+        return labels
 
     def predict(self, X: Points) -> Labels:
         """Return the cluster of each new row; see `approximate_predict`.
@@ -217,13 +296,7 @@ class HDBSCAN(Clustering):
         passed, their labels may differ from `labels_`. Each call builds an index of the
         fitted rows and the new rows.
         """
-        hierarchy = getattr(self, "_hierarchy", None)
-        if hierarchy is None:
-            check_fitted(self, "labels_")
-            raise NotFittedError(
-                f"This {type(self).__name__} instance is fitted to Dask data; fit it "
-                "to data in memory."
-            )
+        hierarchy = self._in_memory()
         frame = self._queries(X, list(self._fitted.columns))
         options = self._options(KnnJoinRequest) | {
             "on": list(self._fitted.columns),
@@ -246,6 +319,59 @@ class HDBSCAN(Clustering):
             frames.series(all_probabilities, frame.index, "probability"),
         )
         return self._as_given(found[0], X), self._as_given(found[1], X)
+
+    def _in_memory(self) -> FittedHierarchy:
+        """Return the trees of data in memory; raise an error if there are none."""
+        hierarchy: FittedHierarchy | None = getattr(self, "_hierarchy", None)
+        if hierarchy is None:
+            check_fitted(self, "labels_")
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is fitted to Dask data; fit it "
+                "to data in memory."
+            )
+        return hierarchy
+
+    def _check_centers(self, frame: Frame, request: HdbscanRequest) -> None:
+        """Raise an error if `store_centers` is unknown or not supported."""
+        wanted = self.store_centers
+        if wanted is None:
+            return
+        check_choice("store_centers", wanted, CENTERS)
+        given = f"store_centers={wanted!r}"
+        if table_of(frame).known_length() is None:
+            raise OptionError(
+                f"{given} is for data in memory. For Dask data, group the rows by the "
+                "labels of hdbscan()."
+            )
+        if wanted != MEDOID and request.metric == Haversine.name:
+            raise OptionError(
+                f"{given} is not allowed with metric={Haversine.name!r}, because means "
+                f"of degrees are wrong at the date line; use {MEDOID!r}."
+            )
+
+    def _describe(self, found: Frame, frame: Frame, request: HdbscanRequest) -> None:
+        """Compute the attributes of clusters. `found`: the result for all rows."""
+        hierarchy = self._hierarchy
+        kept = np.arange(len(self._fitted))
+        self._positions = kept_positions(frame, request, kept)
+        labels, weights = (
+            to_host(values_of(found[name]))[self._positions]
+            for name in ("label", "probability")
+        )
+        chosen = choose(hierarchy.condensed, hierarchy.choice)
+        self.cluster_persistence_ = persistence(hierarchy.condensed, chosen, labels)
+        rows = exemplars(hierarchy.condensed, chosen)
+        columns = tuple(self._fitted.columns)
+        x = to_host(frames_for(frame).coordinates(self._fitted, columns))
+        self.exemplars_ = [x[some] for some in rows]
+        self.exemplar_indices_ = [self._positions[some] for some in rows]
+        if self.store_centers in (CENTROID, BOTH):
+            self.centroids_ = centroids(x, labels, weights)
+        if self.store_centers in (MEDOID, BOTH):
+            spec = request.spec(example_of(frame))
+            found_rows = medoids(x, labels, weights, spec)
+            self.medoids_ = x[found_rows]
+            self.medoid_indices_ = self._positions[found_rows]
 
     def _keep(
         self, hierarchy: FittedHierarchy, frame: Frame, request: HdbscanRequest
@@ -314,6 +440,40 @@ class SingleLinkageTree:
         return np.column_stack(
             [np.minimum(left, right), np.maximum(left, right), away, size]
         )
+
+    def get_clusters(
+        self, cut_distance: float, min_cluster_size: int = 5
+    ) -> np.ndarray:
+        """Return the clusters that remain if all merges from a distance on are undone.
+
+        Parameters
+        ----------
+        cut_distance : float
+            Merges at this distance or a larger one are undone.
+        min_cluster_size : int
+            Rows of smaller clusters are noise.
+
+        Returns
+        -------
+        array (n,), int64
+            The labels, in the order of the first rows of the clusters; -1 for noise.
+        """
+        least = check_whole("min_cluster_size", min_cluster_size, 1)
+        merges = self.to_numpy()
+        n = len(merges) + 1
+        made = int(np.searchsorted(merges[:, 2], cut_distance))
+        above = np.arange(n + made)
+        for side in (0, 1):
+            above[merges[:made, side].astype(np.int64)] = np.arange(n, n + made)
+        while (above != (further := above[above])).any():
+            above = further
+        roots, first, own, rows = np.unique(
+            above[:n], return_index=True, return_inverse=True, return_counts=True
+        )
+        names = np.full(len(roots), CLUSTER_FILL["label"], np.int64)
+        large = np.flatnonzero(rows >= least)
+        names[large[np.argsort(first[large])]] = np.arange(len(large))
+        return names[own]
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the merges as a frame.

@@ -153,6 +153,17 @@ def chosen_of(tree: Condensed, measures: RowMeasures, choice: Choice) -> Measure
     return Measured(chosen, first, death, deepest)
 
 
+def stabilities(tree: Condensed) -> np.ndarray:
+    """Return the stability of each cluster (clusters,): the sum over its rows of how
+    much 1 / distance grows while they are in it.
+    """
+    rows = tree.row_parent, tree.row_lambda
+    _, stability, death = spanner_of(rows[0]).measure_rows(*rows, tree.birth)
+    shape = tree.parent, tree.birth, tree.rows
+    host_kernels("hierarchy").measure(*shape, stability, death, np.empty(len(death)))
+    return stability
+
+
 class ChosenClusters(NamedTuple):
     """The chosen clusters, as the kernel `label_rows` takes them; each array has one
     value per cluster.
