@@ -1,6 +1,7 @@
 """Fixtures that cross tests."""
 
 import bisect
+import fcntl
 import gc
 import importlib.util
 import itertools
@@ -35,6 +36,7 @@ import dask_simjoin  # noqa: F401  (registers the accessor)
 from dask_simjoin.catalog import METHODS
 from tests.support import host_gpu, profiles  # noqa: F401  (registers the profiles)
 from tests.support.gates import Gate
+from tests.support.paths import ROOT
 
 settings.load_profile("quick")
 
@@ -75,11 +77,26 @@ def pytest_configure(config):
         settings.load_profile("full")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Let the first of several processes collect before the others, which then find the
+    bytecode of all modules.
+    """
+    first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
+    folder = os.open(ROOT, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX if first else fcntl.LOCK_SH)
+    try:
+        return (yield)
+    finally:
+        os.close(folder)
+
+
 def pytest_collection_modifyitems(config, items):
     """Skip what needs a GPU where there is none; order tests so that processes share
     what they start.
     """
     take_turns(items)
+    keep_each_value(items)
     items[:] = in_order(items, config.getoption("--all"))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     cupy = (
@@ -111,20 +128,57 @@ def take_turns(items):
                 item.add_marker(pytest.mark.slow)
 
 
+def keep_each_value(items):
+    """Mark slow the combinations of parameters that are not needed to test each value
+    at least once.
+
+    The values of one `parametrize` belong together: they are as one value.
+    """
+    functions = {}
+    for item in items:
+        if hasattr(item, "callspec") and item.get_closest_marker("slow") is None:
+            functions.setdefault((item.path, item.cls, item.originalname), []).append(
+                (item, values_of(item))
+            )
+    for combinations in functions.values():
+        missing = set().union(*(values for _, values in combinations))
+        while missing:
+            best = max(combinations, key=lambda one: len(one[1] & missing))
+            combinations.remove(best)
+            missing -= best[1]
+        for item, _ in combinations:
+            item.add_marker(pytest.mark.slow)
+
+
+def values_of(item):
+    """The values of a test's parameters, by the names that they belong to."""
+    parameters = item.callspec.params
+    names = {name: (name,) for name in parameters}
+    for mark in item.iter_markers("parametrize"):
+        together = mark.args[0]
+        if isinstance(together, str):
+            together = together.replace(",", " ").split()
+        names |= dict.fromkeys(together, tuple(together))
+    # the same objects in all combinations, which need not be hashable
+    return {
+        (name, *(id(parameters[each]) for each in name)) for name in set(names.values())
+    }
+
+
 def in_order(items, slow_too):
     """Tests of a cluster before the middle, and what else starts processes last:
     kernels are there then.
 
     With ``--dist worksteal`` each of two processes begins with one half, and goes on
-    with the end of what is left of the other: so each cluster that tests share is
-    started by one of them.  The second half begins with tests of GPU code, which need
+    with the end of what is left of the other: so each cluster or server that tests
+    share is started by one of them.  The second half begins with tests of GPU code, which need
     few kernels of CPUs.  Meanwhile the other process compiles kernels that both would
     compile otherwise.  Spanning trees need some of them, so their tests come last.
     """
 
     def kind(item):
         fixtures = item.fixturenames
-        if "two_workers" in fixtures:
+        if "two_workers" in fixtures or "server" in fixtures:
             return "shared"
         if "mortal_workers" in fixtures:
             return "mortal"
@@ -163,10 +217,10 @@ def kept_from_the_collector():
     """Let the collector also pass by what modules leave, most of it of the compiler:
     after some thousand tests, each `gc.collect()` took 0.8 s.
 
-    After every few modules: this collection itself takes 50 ms.
+    After every few modules: this collection itself takes 50 ms or more.
     """
     yield
-    if next(ENDED) % 4 == 0:
+    if next(ENDED) % 16 == 0:
         gc.collect()  # else tables of these modules would stay until the end
         gc.freeze()
 
