@@ -384,7 +384,7 @@ class ChunkSource:
         if chunks.method == BY_WORKER:
             held = held_by_workers(self.source)
             # values return to the tasks that sent the rows, so there must be such tasks
-            if held is not None or self.output.wide_halo:
+            if held is not None or self.output.halo:
                 return self._by_worker(held, chunks)
         parcels = len(self.sources) * len(chunks)
         alone = chunks.method == "tasks" and not self.spec.settings.cluster

@@ -312,7 +312,7 @@ def plan_join(
             # values of rows are aligned with their frame, which is read again with all
             # its columns anyway
             keep = not (output.by_row or output.single_home)
-            keep = keep or (output.wide_halo and not may_move(table.inner))
+            keep = keep or (output.halo > 0 and not may_move(table.inner))
             # other steps also read such rows, and must get the same ones, so do not
             # keep another copy
             keep = keep and not any(
@@ -464,7 +464,7 @@ def choose_shuffle(
     configured = statistics.spec.settings.shuffle
     # most values that return to the partitions of their rows come back by Dask's
     # shuffle, so rows are sent by it, too
-    comes_back = (output.by_row or output.single_home) and not output.wide_halo
+    comes_back = (output.by_row or output.single_home) and not output.halo
     if may_send(limits, size) and not (configured or comes_back):
         held = (held_by_workers(ROWS.look_up(source)) for source in sources)
         if all(frame is not None for frame in held):

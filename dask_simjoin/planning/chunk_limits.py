@@ -342,15 +342,15 @@ class ChunkLimits:
         return None
 
     @property
-    def makes_wide_halos(self) -> bool:
-        """Whether chunks may have halos of twice the distance, and be clustered alone."""
+    def makes_cluster_chunks(self) -> bool:
+        """Whether chunks may have halos on all sides, and be labeled alone."""
         limits = self.limits
         each = limits.shuffle in ONE_PER_WORKER and not limits.gpu
-        return self.output.wide_halo and each
+        return self.output.halo > 0 and each
 
-    def fits_wide_halos(self, chunks: ClusterChunks, max_rows: int) -> bool:
-        """Return whether chunks with halos of twice the distance fit in memory. One
-        task also receives the rows that several chunks share.
+    def fits_halos(self, chunks: ClusterChunks, max_rows: int) -> bool:
+        """Return whether chunks with halos on all sides fit in memory. One task also
+        receives the rows that several chunks share.
         """
         # the factor 2 is the same as for other chunks with halos
         fits = chunks.rows.max(initial=0.0) <= 2 * max_rows

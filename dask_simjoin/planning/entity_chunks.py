@@ -351,20 +351,25 @@ def entity_chunks(
     if open_:
         pieces.append(tuple(open_))
     offsets = np.cumsum([0, *(s.source_rows for s in summaries)])
-    lower, upper, points = [], [], []
-    for chunk in pieces:
-        moments = [summaries[n].moments for n, _, _ in chunk]
-        lower.append(np.min([some.lower for some in moments], axis=0))
-        upper.append(np.max([some.upper for some in moments], axis=0))
-        some = [(summaries[n], b - a) for n, a, b in chunk]
-        points.append(
-            sum(s.moments.rows * rows / max(1, s.source_rows) for s, rows in some)
+    points = [
+        sum(
+            summaries[n].moments.rows * (b - a) / max(1, summaries[n].source_rows)
+            for n, a, b in chunk
         )
+        for chunk in pieces
+    ]
+    moments = [summary.moments for summary in summaries]
+    corners = [some.lower for some in moments], [some.upper for some in moments]
+    first = [chunk[0][0] for chunk in pieces]
+    # a chunk ends before the first partition of the next one, or both are pieces of it
+    lower, upper = (
+        reduce.reduceat(np.array(each), first) if first else np.zeros((0, 0))
+        for reduce, each in zip((np.minimum, np.maximum), corners, strict=True)
+    )
     starts = np.array(
         [offsets[chunk[0][0]] + chunk[0][1] for chunk in pieces], np.int64
     )
-    boxes = np.array(lower), np.array(upper)
-    return kind(tuple(pieces), starts, np.array(points), *boxes, norm, threshold)
+    return kind(tuple(pieces), starts, np.array(points), lower, upper, norm, threshold)
 
 
 def serpentine(blocks: np.ndarray) -> np.ndarray:

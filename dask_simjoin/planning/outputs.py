@@ -157,9 +157,9 @@ class OutputSpec:
     listed: bool = False  # whether tasks visit each pair without returning it
     # whether rows are connected by pairs and labeled, without returning pairs
     connected: bool = False
-    # whether a chunk can be clustered alone if it also has all rows within twice the
-    # distance
-    wide_halo: bool = False
+    # a chunk can be labeled alone if it also has all rows within this many times the
+    # distance; 0: it cannot
+    halo: int = 0
     # whether the verb looks for copies of rows, so that copies do not indicate a
     # mistake
     finds_copies: bool = False

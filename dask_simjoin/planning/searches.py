@@ -270,41 +270,64 @@ def largest_totals(
     corners are computed like all totals, with the same operations in the same order.
     Rounding is monotone, so no computed total in the box is larger.
 
+    Boxes are cut into quarters, and the largest of their bounds is taken: points that
+    are near a quarter are nearer to its corners than to those of the box.
+
     `least`: the smallest total that a neighbor may have. Only sample points with at
     least this total to the box are used, because these are far enough from every point
     in it.
     """
-    limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:
-        return limits
+        return np.full(len(lower), np.inf)
+    number = len(lower)
+    for _ in range(0 if np.array_equal(lower, upper) else 2):
+        lower, upper = _halved(lower, upper)
+    limits = np.full(len(lower), np.inf)
     if least > 0:  # the nearest points are too near
         x = used_points(x, lower.size, neighbors + 1)
     with np.errstate(over="ignore", invalid="ignore"):
-        for c, some in near_points(x, lower, upper, norm, neighbors + 1):
-            far = farthest_totals(some, lower[c], upper[c], norm)
+        for boxes, some in near_points(x, lower, upper, norm, neighbors + 1):
+            low, high = lower[boxes][:, None], upper[boxes][:, None]
+            far = farthest_totals(some, low, high, norm)
             if least > 0:
-                far[~(box_gap(norm, some, some, lower[c], upper[c]) >= least)] = np.inf
-            limits[c] = np.partition(far, neighbors)[neighbors]
-    return limits
+                far[~(box_gap(norm, some, some, low, high) >= least)] = np.inf
+            limits[boxes] = np.partition(far, neighbors, axis=1)[:, neighbors]
+    return limits.reshape(-1, number).max(axis=0)
+
+
+def _halved(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cut boxes at the middle of their longest sides: return all first halves, and then
+    all second halves.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        middle = lower / 2 + upper / 2
+        longest = np.argmax(upper - lower, axis=1)
+    # a half without size and the whole box, if it has no middle
+    cut = np.where(np.isfinite(middle), middle, lower)
+    at = np.arange(lower.shape[1]) == longest[:, None]
+    return (
+        np.concatenate([lower, np.where(at, cut, lower)]),
+        np.concatenate([np.where(at, cut, upper), upper]),
+    )
 
 
 def near_points(
     x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: Norm, needed: int = 1
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each box, by its number, with at least `needed` sample points: all points,
-    or the nearest ones if there are too many.
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the numbers of some boxes, with at least `needed` sample points: all points,
+    or the nearest ones if there are too many. Each box is yielded once.
 
     Boxes are halved again and again, and each half keeps the points that are nearest to
     it. So the time grows little faster than the number of points and boxes.
     """
-    few = max(SAMPLED, 2 * needed)
+    few = max(SAMPLED // FEW, FEW * needed)
     # more points per box give hardly tighter bounds
     enough = max(few, FEW * needed * len(lower), MAX_WORK // max(1, lower.size))
     halves = [(np.arange(len(lower)), x[:: max(1, len(x) // enough)])]
     while halves:
         boxes, points = halves.pop()
         if len(points) <= few or len(boxes) == 1:
-            yield from ((c, points) for c in boxes.tolist())
+            yield boxes, points
             continue
         middle = lower[boxes] / 2 + upper[boxes] / 2
         order = np.argsort(middle[:, np.argmax(np.ptp(middle, axis=0))], kind="stable")
@@ -332,10 +355,13 @@ def used_points(x: np.ndarray, numbers: int, min_points: int = 0) -> np.ndarray:
 def farthest_totals(
     x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: Norm
 ) -> np.ndarray:
-    """Return the largest total from each point to any point in a box (n,)."""
-    total = np.zeros(len(x))
+    """Return the largest total from each point to any point in a box (n,). For several
+    boxes, whose corners are (m, 1, d), the totals are (m, n).
+    """
+    total = np.zeros((*lower.shape[:-2], len(x)))
     for k in range(x.shape[1]):
-        far = np.maximum(np.abs(x[:, k] - lower[k]), np.abs(upper[k] - x[:, k]))
+        low, high = lower[..., k], upper[..., k]
+        far = np.maximum(np.abs(x[:, k] - low), np.abs(high - x[:, k]))
         total = add(total, far, norm)
     return total
 
@@ -415,10 +441,11 @@ def _hubs(
     """
     chosen, far = np.empty(lower.shape), np.empty(len(lower))
     with np.errstate(over="ignore", invalid="ignore"):
-        for c, some in near_points(x, lower, upper, norm):
-            total = farthest_totals(some, lower[c], upper[c], norm)
-            place = np.argmin(total)
-            chosen[c], far[c] = some[place], total[place]
+        for boxes, some in near_points(x, lower, upper, norm):
+            low, high = lower[boxes][:, None], upper[boxes][:, None]
+            total = farthest_totals(some, low, high, norm)
+            chosen[boxes] = some[np.argmin(total, axis=1)]
+            far[boxes] = total.min(axis=1)
     return chosen, far
 
 

@@ -238,11 +238,11 @@ def spatial_chunks(
 @dataclass(frozen=True, eq=False)
 class ClusterChunks(SpatialChunks):
     """Chunks that have the points of a region, and all other points near it: within
-    twice the join's distance.
+    the join's distance, or twice the distance.
 
-    So a chunk has all neighbors of its own points, and of the points near its region.
-    Its task can decide without other chunks which of these are core points. Here
-    `reach` and `threshold` are for twice the distance of the join.
+    So a chunk has all neighbors of its own points. With twice the distance, it also has
+    all neighbors of the points near its region, and decides without other chunks which
+    of these are core points. `reach` and `threshold` are for the width of the halo.
     """
 
     # `reach` and `threshold` for the distance itself: only points within these may be
@@ -258,11 +258,15 @@ def cluster_chunks(
     regions: Regions,
     norm: Norm,
     threshold: float,
+    times: int,
     offsets: np.ndarray,
     method: str,
 ) -> ClusterChunks:
-    """Make one chunk per region. Sizes are estimated from the sample `points`."""
-    limit = twice(norm, threshold)
+    """Make one chunk per region. Sizes are estimated from the sample `points`.
+
+    `times`: width of the halos, 1 or 2 times the distance of the join.
+    """
+    limit = threshold if times == 1 else twice(norm, threshold)
     away = reach(norm, limit)
     own, rows, needing = host_joiner().regions(
         points.x, regions, away, limit, norm, mutual=True

@@ -440,10 +440,11 @@ class JoinStatistics:
             return spatial_chunks(
                 *first, away, threshold, max_rows[0], left.offsets, shuffle
             )
-        if cut.makes_wide_halos:
-            wide = cluster_chunks(*first, threshold, left.offsets, shuffle)
-            if cut.fits_wide_halos(wide, max_rows[0]) and pay(wide, left.rows):
-                return wide
+        if cut.makes_cluster_chunks:
+            times = cut.output.halo
+            alone = cluster_chunks(*first, threshold, times, left.offsets, shuffle)
+            if cut.fits_halos(alone, max_rows[0]) and pay(alone, left.rows):
+                return alone
         queries = region_chunks(*first, threshold, max_rows[0], left.offsets, shuffle)
         if len(self.each) == 1:
             return queries
@@ -458,7 +459,7 @@ class JoinStatistics:
 
 
 def pay(chunks: ClusterChunks, rows: float) -> bool:
-    """Return whether chunks with halos of twice the distance are worthwhile.
+    """Return whether chunks with halos on all sides are worthwhile.
 
     `rows`: rows of the table. If the halos have more rows than it, comparing chunks of
     neighboring regions visits fewer.

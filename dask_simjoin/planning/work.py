@@ -117,6 +117,8 @@ class SearchWork(Work):
         """
         found = self.searches[c]
         tasks = -(-len(found) // int(self.together[c]))
+        if tasks == 1:
+            return [found.tolist()]
         return [
             some.tolist() for some in np.array_split(found, max(1, tasks)) if len(some)
         ]

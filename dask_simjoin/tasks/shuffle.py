@@ -403,9 +403,22 @@ def cell_chunk_together(
     x, position = x[order], sent[order]
     position[own:] = -1 - position[own:]
     shared, far = shared_and_far(c, chunks, x, own)
-    ids = frames_for(example).index(position)
-    chunk = indexed(x, ids, layout, example, {}, threads, False)
+    ids, extra = frames_for(example).index(position), _extra_columns(frame, order, spec)
+    chunk = indexed(x, ids, layout, example, extra, threads, False)
     return chunk | {"position": position, "own": own, "shared": shared, "far": far}
+
+
+def _extra_columns(frame: Frame, places: Array, spec: JoinSpec) -> dict[str, Any]:
+    """Return the optional fields of a chunk from some rows of a shuffled frame."""
+    extra: dict[str, Any] = {}
+    if spec.keep:
+        frames = frames_for(frame)
+        names = dict(zip(spec.keep, sent_names_of_kept(spec), strict=True))
+        kept = frames.columns_at(frame, names, places)
+        extra["kept"] = frames.result(kept, len(places))
+    if spec.radius is not None:
+        extra["own_limit"] = values_of(frame[LIMIT])[places]
+    return extra
 
 
 def cell_chunk(
@@ -427,13 +440,7 @@ def cell_chunk(
         ids = frames.index(numbers)
         if with_ids:
             ids = row_ids(frame[[ID]].take(places), ID, spec.id_dtype)
-        extra: dict[str, Array | Frame] = {}
-        if spec.keep:
-            names = dict(zip(spec.keep, sent_names_of_kept(spec), strict=True))
-            kept = frames.columns_at(frame, names, places)
-            extra["kept"] = frames.result(kept, len(places))
-        if spec.radius is not None:
-            extra["own_limit"] = values_of(frame[LIMIT])[places]
+        extra = _extra_columns(frame, places, spec)
         sides.append(
             indexed(x[places], ids, layout, example, extra) | {"position": numbers}
         )

@@ -565,8 +565,8 @@ MUTATIONS = [
     ),
     Mutation(
         "planning/searches.py",
-        "np.maximum(np.abs(x[:, k] - lower[k])",
-        "np.minimum(np.abs(x[:, k] - lower[k])",
+        "np.maximum(np.abs(x[:, k] - low)",
+        "np.minimum(np.abs(x[:, k] - low)",
         "planning/test_searches.py",
     ),
     Mutation(
@@ -917,8 +917,8 @@ MUTATIONS = [
     ),
     Mutation(
         "cluster/algorithms/halo_dbscan.py",
-        'core[_places(order, chunk["far"])] = False',
-        'core[_places(order, chunk["far"])] &= True',
+        'core[places_of(order, chunk["far"])] = False',
+        'core[places_of(order, chunk["far"])] &= True',
         "cluster/algorithms/test_halo_dbscan.py",
     ),
     Mutation(
@@ -932,6 +932,24 @@ MUTATIONS = [
         "nodes[again], nodes[again + 1]",
         "nodes[again], nodes[again]",
         "cluster/algorithms/test_halo_dbscan.py",
+    ),
+    Mutation(
+        "cluster/algorithms/halo_duplicates.py",
+        "has_halo[within[in_halo]] = True",
+        "has_halo[within[~in_halo]] = True",
+        "cluster/algorithms/test_halo_duplicates.py",
+    ),
+    Mutation(
+        "cluster/algorithms/halo_duplicates.py",
+        "winner[root[top]] = best[top]",
+        "winner[root] = best",
+        "cluster/algorithms/test_halo_duplicates.py",
+    ),
+    Mutation(
+        "planning/searches.py",
+        "limits.reshape(-1, number).max(axis=0)",
+        "limits.reshape(-1, number).min(axis=0)",
+        "planning/test_searches.py -k further",
     ),
     Mutation(
         "tasks/shuffle.py",

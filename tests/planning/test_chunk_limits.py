@@ -227,9 +227,7 @@ def test_matrices_of_pairs_are_made_of_several_chunks(monkeypatch):
     assert len(graph.expression.plan.chunks) > 1
 
 
-DBSCAN = replace(
-    CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3, wide_halo=True
-)
+DBSCAN = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3, halo=2)
 
 
 @pytest.mark.parametrize(
@@ -294,13 +292,13 @@ def test_rows_that_halos_share_fit_in_one_task(max_rows, memory, fits):
     many rows as all halos have, and needs 64 bytes for each.
     """
     cut = ChunkLimits(DBSCAN, Limits(2, memory))
-    assert cut.fits_wide_halos(Halos(), max_rows) == fits
+    assert cut.fits_halos(Halos(), max_rows) == fits
 
 
 @pytest.mark.parametrize("shuffle", ["p2p", "by worker", "tasks", "disk"])
-def test_halos_of_twice_the_distance(shuffle):
+def test_halos_on_all_sides(shuffle):
     one = shuffle in ("p2p", "by worker")
     limits = Limits(2, workers=2, shuffle=shuffle)
-    assert ChunkLimits(DBSCAN, limits).makes_wide_halos == one
-    assert not ChunkLimits(COUNTS, limits).makes_wide_halos
-    assert not ChunkLimits(DBSCAN, replace(limits, gpu=True)).makes_wide_halos
+    assert ChunkLimits(DBSCAN, limits).makes_cluster_chunks == one
+    assert not ChunkLimits(COUNTS, limits).makes_cluster_chunks
+    assert not ChunkLimits(DBSCAN, replace(limits, gpu=True)).makes_cluster_chunks

@@ -66,12 +66,14 @@ def test_a_large_sample_is_thinned():
 def test_each_box_gets_the_sample_points_near_it(monkeypatch, norm):
     """With 400 boxes and points thinned at random, the limits are far wider."""
     monkeypatch.setattr(searches, "MAX_WORK", 1)
-    monkeypatch.setattr(searches, "SAMPLED", 40)
+    monkeypatch.setattr(searches, "SAMPLED", 320)
     rng = np.random.default_rng(3)
     x, side = rng.uniform(size=(8000, 2)), 20
     lower = np.stack(np.divmod(np.arange(side**2), side), axis=1) / side
     upper = lower + 1 / side
-    found = dict(near_points(x, lower, upper, norm, 3))
+    each = list(near_points(x, lower, upper, norm, 3))
+    found = {c: some for boxes, some in each for c in boxes.tolist()}
+    assert sum(len(boxes) for boxes, _ in each) == len(found)
     assert sorted(found) == list(range(side**2))
     limits = largest_totals(x, lower, upper, 2, norm)
     for c, some in list(found.items())[::11]:

@@ -1,4 +1,4 @@
-"""Chunks of DBSCAN as two workers would make them, without workers."""
+"""Chunks with halos as two workers would make them, without workers."""
 
 import itertools
 
@@ -21,19 +21,19 @@ def parts_of(frame, cuts):
 
 
 def planned_chunks(parts, eps, min_samples, blocksize, **options):
-    """Return the spec and the plan of partitions that workers hold."""
-    asked = DbscanRequest(
-        eps,
-        min_samples=min_samples,
-        partitioning="spatial",
-        blocksize=blocksize,
-        **options,
-    )
+    """Return the spec and the plan of DBSCAN of partitions that workers hold."""
+    how = {"partitioning": "spatial", "blocksize": blocksize} | options
+    asked = DbscanRequest(eps, min_samples=min_samples, **how)
+    return planned(parts, asked, Labels._output)
+
+
+def planned(parts, asked, output):
+    """Return the spec and the plan of a request for partitions that workers hold."""
     spec = asked.spec(parts[0].iloc[:0])
     summaries = [
         summarise(part, n, spec, False, len(parts)) for n, part in enumerate(parts)
     ]
-    plan = make_plan(join_statistics([summaries], spec), Labels._output, WORKERS)
+    plan = make_plan(join_statistics([summaries], spec), output, WORKERS)
     return spec.with_dims(plan.tables.dims), plan
 
 

@@ -297,7 +297,7 @@ def best_of(groups: Array, keys: Array, rows: Array) -> Array:
     return order[first]
 
 
-def _best_by_place(within: Array, keys: Array, rows: Array) -> Array:
+def best_by_place(within: Array, keys: Array, rows: Array) -> Array:
     """Do the work of `best_of` for groups that are named by places (n,)."""
     if module_of(within) is not np:
         return best_of(within.astype(np.int64), keys, rows)
@@ -399,7 +399,7 @@ def best_rows(
     crossing = xp.zeros(len(within), bool)
     crossing[roots] = xp.isin(names[roots], forest[1])
     names[tied], crossing[tied] = elsewhere, True
-    best = _best_by_place(within, keys, numbers)
+    best = best_by_place(within, keys, numbers)
     open_ = best[crossing[within[best]]]
     groups = names[within[open_]]
     # edges to other chunks may connect several components of this chunk to one group,

@@ -93,7 +93,7 @@ def clusters_of_chunk(
     chunk, joiner = block_pair.query, block_pair.joiner
     order, position = order_of(chunk), chunk["position"]
     core = cores_of_chunk(block_pair, min_samples, threads)
-    core[_places(order, chunk["far"])] = False
+    core[places_of(order, chunk["far"])] = False
     within = components_by_place(block_pair, core, threads)
     roots = np.flatnonzero(
         core & (within == np.arange(len(within), dtype=within.dtype))
@@ -101,7 +101,7 @@ def clusters_of_chunk(
     # the chunk stores its own rows before its halo, so the first row is a halo row only
     # if all rows are
     firsts = position[joiner.least_rows(within, order, threads)[roots]]
-    places = _places(order, chunk["shared"])
+    places = places_of(order, chunk["shared"])
     places = places[core[places]]
     number = np.searchsorted(roots, within[places])
     is_tied = np.zeros(len(roots), bool)
@@ -115,7 +115,7 @@ def clusters_of_chunk(
     )
 
 
-def _places(order: Array, rows: Array) -> Array:
+def places_of(order: Array, rows: Array) -> Array:
     """Return the places of the given rows, ascending. `order`: the row at each place."""
     taken = np.zeros(len(order), bool)
     taken[rows] = True
@@ -126,14 +126,11 @@ def number_shared_clusters(*chunks: SharedRows) -> GlobalNumbers:
     """Join components of different chunks if they share a core row, and number all
     clusters.
     """
-    ends = list(itertools.accumulate((len(some.tied) for some in chunks), initial=0))
-    rows = np.concatenate([some.rows for some in chunks])
-    nodes = np.concatenate(
-        [some.components + start for some, start in zip(chunks, ends, strict=False)]
+    root, ends = joined_by_rows(
+        [len(some.tied) for some in chunks],
+        [some.rows for some in chunks],
+        [some.components for some in chunks],
     )
-    order = np.argsort(rows, kind="stable")
-    nodes, again = nodes[order], np.flatnonzero(rows[order][1:] == rows[order][:-1])
-    root = component_roots(ends[-1], nodes[again], nodes[again + 1])
     firsts = np.concatenate([some.tied for some in chunks])
     least = firsts.copy()
     np.minimum.at(least, root, firsts)
@@ -141,6 +138,26 @@ def number_shared_clusters(*chunks: SharedRows) -> GlobalNumbers:
     every = np.sort(np.concatenate([least[own], *(some.alone for some in chunks)]))
     numbers = np.searchsorted(every, least[root])
     return GlobalNumbers(every, [numbers[a:b] for a, b in itertools.pairwise(ends)])
+
+
+def joined_by_rows(
+    numbers: Sequence[int], rows: Sequence[Array], components: Sequence[Array]
+) -> tuple[Array, list[int]]:
+    """Join components of different chunks that have an equal row. Number the components
+    of all chunks consecutively. Return the first component that each one is joined
+    with, and where the components of each chunk begin and end (chunks + 1).
+
+    `numbers`: for each chunk, its number of components. `rows`: frame positions of rows
+    in them. `components`: the component of each of these rows.
+    """
+    ends = list(itertools.accumulate(numbers, initial=0))
+    every = np.concatenate(rows)
+    nodes = np.concatenate(
+        [own + start for own, start in zip(components, ends, strict=False)]
+    )
+    order = np.argsort(every, kind="stable")
+    nodes, again = nodes[order], np.flatnonzero(every[order][1:] == every[order][:-1])
+    return component_roots(ends[-1], nodes[again], nodes[again + 1]), ends
 
 
 def labels_of_chunk(

@@ -42,12 +42,14 @@ from dask_simjoin.cluster.algorithms.edges import (
     counts_by_place,
     joined_places,
 )
-from dask_simjoin.cluster.algorithms.halo_dbscan import (
-    clusters_of_chunk,
-    labels_of_chunk,
-    number_shared_clusters,
-)
 from dask_simjoin.cluster.algorithms.optics import numbers_of_rows
+from dask_simjoin.cluster.expressions.halos import (
+    FoundByRegion,
+    HaloLabels,
+    HaloMarks,
+    HaloMarksOfAllNear,
+    has_halos,
+)
 from dask_simjoin.engine.base import joiner_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import BudgetError, Remedy
@@ -56,13 +58,11 @@ from dask_simjoin.graph.base import Steps, blocks_of_chunks, pick, picked
 from dask_simjoin.graph.chunks import Chunks
 from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import block_pair_of
-from dask_simjoin.graph.returned_rows import rows_by_worker
-from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
+from dask_simjoin.graph.row_values import ChunkValues
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.data_warnings import naming_causes
-from dask_simjoin.planning.entity_chunks import BY_WORKER, is_shuffled
 from dask_simjoin.planning.limits import Limits
-from dask_simjoin.planning.outputs import CLUSTERS
+from dask_simjoin.planning.outputs import CLUSTERS, OutputSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import limits_for
 from dask_simjoin.request.messages import about_many, size_text
@@ -72,7 +72,7 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Groups
 
 
-class Labels(FoundByChunk):
+class Labels(FoundByRegion):
     """A lazy Series of DBSCAN labels whose chunks are not planned yet."""
 
     _label = "simjoin_dbscan"
@@ -81,34 +81,16 @@ class Labels(FoundByChunk):
 
     # bytes per row: its row number, neighbor count, component and label
     _output = replace(
-        CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3, wide_halo=True
+        CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3, halo=2
     )
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        own = plan.counted
         kind: type[ChunkValues] = (
             ChunkLabels if len(plan.chunks) > 1 else SingleChunkLabels
         )
-        if is_shuffled(own) and own.mutual:
+        if has_halos(plan):
             kind = HaloLabels
         return kind(chunks, plan, self.operand("spec"), self.operand("min_samples"))
-
-    def _values(self) -> Expr:
-        own = self.plan.counted
-        if not is_shuffled(own) or own.method != BY_WORKER:
-            return super()._values()
-        chunks = self._chunks()
-        divisions, chosen = self._source.inner.divisions, self.operand("chosen")
-        found = self._found(chunks, self.plan)
-        return rows_by_worker(
-            f"{self._label}_rows",
-            found,
-            chunks,
-            own.offsets,
-            self._meta,
-            divisions,
-            chosen,
-        )
 
 
 class ChunkLabels(ChunkValues):
@@ -323,7 +305,7 @@ def add_components(
     )
 
 
-class NearDuplicated(FoundByChunk):
+class NearDuplicated(FoundByRegion):
     """A lazy Series that marks near duplicates, and whose chunks are not planned yet."""
 
     _label = "simjoin_near_duplicated"
@@ -334,6 +316,13 @@ class NearDuplicated(FoundByChunk):
     _fill = False
 
     @property
+    def output(self) -> OutputSpec:
+        # a greedy choice in one chunk depends on the choices in others
+        one_stays = self.operand("keep") is not False
+        greedy = one_stays and self.operand("grouping") != CONNECTED
+        return self._output if greedy else replace(self._output, halo=1)
+
+    @property
     def _groups(self) -> Groups:
         spec = self.operand("spec")
         return (*spec.read_together, spec.keep) if spec.keep else spec.read_together
@@ -342,9 +331,9 @@ class NearDuplicated(FoundByChunk):
         spec, keep = self.operand("spec"), self.operand("keep")
         common = chunks, plan, spec, keep
         if keep is False:
-            return MarksOfAllNear(*common)
+            return (HaloMarksOfAllNear if has_halos(plan) else MarksOfAllNear)(*common)
         if self.operand("grouping") == CONNECTED:
-            return GroupMarks(*common)
+            return (HaloMarks if has_halos(plan) else GroupMarks)(*common)
         if len(plan.chunks) == 1 or (
             keep in (FIRST, LAST) and plan.counted.in_frame_order
         ):
@@ -525,44 +514,3 @@ def _some_near(chunk: Chunk, counts: Array | int) -> Array:
     return joiner_for(chunk["example"]).xp.zeros(len(chunk["ids"]), np.int64) + (
         counts > 0
     )
-
-
-class HaloLabels(ChunkValues):
-    """Label each chunk's own rows by DBSCAN, without its halo: see
-    `dask_simjoin.cluster.algorithms.halo_dbscan`.
-    """
-
-    _label = "simjoin_labels"
-    _parameters = ["chunks", "plan", "spec", "min_samples"]
-
-    def place(self, c: int) -> Any:
-        """Return the place of chunk `c`, so that the worker that has the chunk computes
-        its labels.
-        """
-        return self.chunks.place(c)
-
-    def _layer(self) -> dict[Any, Any]:
-        plan, spec, samples = (
-            self.operand("plan"),
-            self.operand("spec"),
-            self.operand("min_samples"),
-        )
-        steps = Steps("simjoin_dbscan", self.deterministic_token)
-        add, threads, every = steps.add, plan.indexing.threads, range(len(plan.chunks))
-        pairs = [block_pair_of(self.chunks, c, c, spec, plan.layout) for c in every]
-        places = [self.place(c) for c in every]
-        found = [
-            add("clusters", places[c], clusters_of_chunk, pairs[c], samples, threads)
-            for c in every
-        ]
-        shared = [
-            add("shared", places[c], pick, some, 1) for c, some in enumerate(found)
-        ]
-        numbers = add("number", 0, number_shared_clusters, *shared)
-        for c in every:
-            key = self.key(c)
-            own = picked(found[c], 0)
-            steps.layer[key] = Task(
-                key, labels_of_chunk, pairs[c], c, threads, own, numbers
-            )
-        return steps.layer

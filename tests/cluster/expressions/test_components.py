@@ -2,26 +2,19 @@
 memory.
 """
 
-from collections import Counter
-
 import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from dask.utils import key_split
-from distributed import wait
 
 from dask_simjoin.errors import BudgetError
 from dask_simjoin.planning import costs, limits, resources
-from dask_simjoin.planning.entity_chunks import BY_WORKER
-from dask_simjoin.planning.spatial_chunks import ClusterChunks
 from tests.cluster.algorithms.test_dbscan import by_definition, labels_of
 from tests.cluster.algorithms.test_duplicates import wanted
 from tests.support.density import SETS
 from tests.support.points import frame_of
 from tests.support.profiles import in_turns
-from tests.support.task_stream import tasks_of
 
 
 @pytest.mark.slow
@@ -199,128 +192,3 @@ def test_pairs_that_one_task_cannot_hold(client):
             ddf.simjoin.near_duplicated(
                 0.2, keep="v", partitioning="entity", **how
             ).compute()
-
-
-EPS, MIN_SAMPLES = 0.03, 4
-HALOS = {"partitioning": "spatial", "blocksize": "60 kB"}
-REGIONS = {"partitioning": "spatial", "blocksize": "9 kB"}
-
-
-@pytest.fixture(scope="module")
-def frame():
-    random = np.random.default_rng(5)
-    frame = pd.DataFrame(
-        random.uniform(size=(3000, 2)),
-        columns=["x", "y"],
-        index=random.permutation(3000),
-    )
-    frame.index.name = "row"
-    return frame
-
-
-@pytest.fixture(scope="module")
-def want(frame):
-    return frame.simjoin.dbscan(EPS, MIN_SAMPLES)
-
-
-@pytest.fixture(scope="module")
-def files(frame, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("rows")
-    for k in range(8):
-        frame.iloc[375 * k : 375 * (k + 1)].to_parquet(folder / f"{k}.parquet")
-    return folder
-
-
-@pytest.mark.parametrize("how", [HALOS, REGIONS], ids=["halos", "regions"])
-def test_files_are_read_once(files, want, client, how):
-    labels = dd.read_parquet(files).simjoin.dbscan(EPS, MIN_SAMPLES, **how)
-    with tasks_of(client) as ran:
-        found = labels.compute()
-    chunks = labels.expr.plan.chunks
-    assert (
-        chunks.method == BY_WORKER
-        and len(chunks) > 1
-        and isinstance(chunks, ClusterChunks) == (how is HALOS)
-    )
-    pd.testing.assert_series_equal(found, want)
-    steps = Counter(key_split(task["key"]) for task in ran)
-    assert steps["simjoin_send"] <= 4 and steps["simjoin_index"] == len(chunks)
-    assert (
-        sum(
-            number
-            for step, number in steps.items()
-            if "read_parquet" in step or "readparquet" in step
-        )
-        == 8
-    )
-    assert not [step for step in steps if "shuffle" in step or "simjoin_points" in step]
-    # the rows are gone, so they are read again
-    pd.testing.assert_series_equal(labels.compute(), want)
-
-
-def test_labels_beside_their_rows(files, frame, want, client):
-    rows = dd.read_parquet(files)
-    labels = rows.simjoin.dbscan(EPS, MIN_SAMPLES, **HALOS)
-    pd.testing.assert_frame_equal(
-        rows.assign(label=labels).compute(), frame.assign(label=want)
-    )
-    some = labels.partitions[[1, 6]].compute()
-    pd.testing.assert_series_equal(
-        some, pd.concat([want.iloc[375:750], want.iloc[2250:2625]])
-    )
-    kept = rows[rows.x > 0.5]
-    found = kept.simjoin.dbscan(EPS, MIN_SAMPLES, **HALOS).compute()
-    pd.testing.assert_series_equal(
-        found, frame[frame.x > 0.5].simjoin.dbscan(EPS, MIN_SAMPLES)
-    )
-
-
-def test_rows_that_may_move_are_not_kept(files, frame, client):
-    moved = dd.read_parquet(files).shuffle("x", npartitions=4)
-    labels = moved.simjoin.dbscan(EPS, MIN_SAMPLES, **HALOS)
-    assert labels.expr.plan.chunks.method != BY_WORKER
-    found = moved.assign(label=labels).compute().sort_index()
-    assert found.label.max() == frame.simjoin.dbscan(EPS, MIN_SAMPLES).max()
-
-
-@pytest.mark.parametrize("how", [HALOS, REGIONS], ids=["halos", "regions"])
-def test_rows_that_do_not_fit_in_memory(files, frame, want, client, how, monkeypatch):
-    """They are shuffled by p2p, and their labels return by it. Chunks with wide halos
-    are not compared with each other.
-    """
-    monkeypatch.setattr(resources, "fits_in_memory", lambda *_: False)
-    kept = dd.read_parquet(files).persist()
-    labels = kept.simjoin.dbscan(EPS, MIN_SAMPLES, **how)
-    chunks = labels.expr.plan.chunks
-    assert chunks.method == "p2p" and len(chunks) > 1
-    assert isinstance(chunks, ClusterChunks) == (how is HALOS)
-    with tasks_of(client) as ran:
-        found = labels.compute()
-    pd.testing.assert_series_equal(found, want)
-    steps = Counter(key_split(task["key"]) for task in ran)
-    assert ("simjoin_dbscan_across" in steps) == (how is REGIONS)
-    pd.testing.assert_frame_equal(
-        kept.assign(label=labels).compute(), frame.assign(label=want)
-    )
-    some = labels.partitions[[1, 6]].compute()
-    pd.testing.assert_series_equal(
-        some, pd.concat([want.iloc[375:750], want.iloc[2250:2625]])
-    )
-
-
-def test_labels_of_ranges_are_listed_by_worker(frame, want, client, monkeypatch):
-    """Labels of other indexes take memory, so each partition has its own task."""
-    monkeypatch.setattr(resources, "fits_in_memory", lambda *_: False)
-    for rows, several in ((frame.reset_index(drop=True), True), (frame, False)):
-        held = dd.from_pandas(rows, npartitions=8, sort=False).persist()
-        wait(held)
-        labels = held.simjoin.dbscan(EPS, MIN_SAMPLES, **HALOS)
-        steps = Counter(
-            key_split(key) for key in labels.expr.optimize().__dask_graph__()
-        )
-        assert (steps["simjoin_labels"] < 8) == several
-        found = labels.partitions[[6, 1]].compute()
-        alike = pd.concat([want.iloc[2250:2625], want.iloc[375:750]])
-        assert found.tolist() == alike.tolist()
-        assert found.index.equals(rows.index[[*range(2250, 2625), *range(375, 750)]])
-        assert labels.compute().tolist() == want.tolist()
