@@ -302,7 +302,7 @@ class Costs:
         else:
             ends = np.array([[rows[0]], [rows[-1]]])
             work = local.build * sum(rows) + float(local.searches(*ends).sum())
-        return local.expected(0.0, np.array([work]))
+        return local.expected(0.0, np.array([work]), pairs)
 
     def searches(self, rows: np.ndarray, met: np.ndarray) -> np.ndarray:
         """Return the seconds of each chunk's searches (chunks,).
@@ -442,13 +442,18 @@ class Costs:
         )
 
     def expected(
-        self, made: float, seconds: np.ndarray, found: float = 0.0, row_bytes: float = 0
+        self,
+        made: float,
+        seconds: np.ndarray,
+        pairs: float = 0.0,
+        found: float = 0.0,
+        row_bytes: float = 0,
     ) -> float:
         """Return the seconds from the first task to the last; of a call, for plain
         frames.
 
-        `made`: result of `made`.  `seconds`: result of `blocks` or `searches`. `found`,
-        `row_bytes`: rows of the result, and bytes of each.
+        `made`: result of `made`.  `seconds`: result of `blocks` or `searches`. `pairs`:
+        number of pairs. `found`, `row_bytes`: rows of the result, and bytes of each.
         """
         threads = self.limits.threads
         share = 1 / threads if self.limits.cluster else _share(threads)
@@ -460,6 +465,8 @@ class Costs:
             work += NANO * RESULT_BYTE * found * max(row_bytes - 2 * NUMBER_BYTES, 0)
             if self.limits.plain:
                 fixed = CALL + NANO * CALL_ROW * self.rows
+        after = self.output.after_row * self.rows + self.output.after_pair * pairs
+        fixed += NANO * after
         return fixed + made + share * work
 
     def pieces(

@@ -166,6 +166,10 @@ class OutputSpec:
     # extra cost per row if there are several chunks, in units of `Costs.visit`: rows
     # must be numbered across chunks
     together: float = 0.0
+    # nanoseconds of a single thread after the join, per row and per pair: to decide one
+    # row after the other
+    after_row: float = 0.0
+    after_pair: float = 0.0
 
     def in_parts(self, limits: Limits) -> bool:
         """Return whether the results of a single chunk come in parts, which are never

@@ -236,7 +236,11 @@ def _make_plan(
         memory = _expect_memory(statistics, output, cut, result, work)
     found = _rows_of_result(statistics, output, result)
     seconds = cut.costs.expected(
-        cut.costs.made(cut.chunks), work.seconds, found, result.pair_bytes
+        cut.costs.made(cut.chunks),
+        work.seconds,
+        result.estimate.total,
+        found,
+        result.pair_bytes,
     )
     return Plan(
         _layout_for(statistics, cut.layout, output, result.estimate),
@@ -479,7 +483,13 @@ def _divide_work(
     visits = None
     if copies == 1 and not cut.alone:
         visits = plan_visits(
-            chunks, blocks, seconds, cut.row_bytes, output.with_ids, limits
+            chunks,
+            blocks,
+            seconds,
+            cut.row_bytes,
+            output.with_ids,
+            limits,
+            output.joins,
         )
     return PairWork(blocks, parts, slices, seconds, copies, visits, even)
 
@@ -581,8 +591,7 @@ def _expect_memory(
         size = result.estimate.total * directions(statistics.spec) * result.pair_bytes
     disk = expect_disk(chunks, cut.row_bytes, size, output.joins, limits)
     if work.visits is not None:
-        again = output.joins * work.visits.again
-        disk = disk.with_spilled(again * cut.row_bytes, limits)
+        disk = disk.with_spilled(work.visits.again * cut.row_bytes, limits)
     needed = needed_of_chunks(
         chunks,
         work.in_turn,

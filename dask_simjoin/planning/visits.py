@@ -123,7 +123,7 @@ class Visits:
     worker: np.ndarray
     place: np.ndarray
     capacity: int  # number of chunks in the memory of a worker
-    # number of rows that all workers read again, in one pass over the block pairs
+    # number of rows that all workers read again, in all passes over the block pairs
     again: float
 
 
@@ -159,6 +159,7 @@ def plan_visits(
     row_bytes: float,
     with_ids: bool,
     limits: Limits,
+    passes: int = 1,
 ) -> Visits | None:
     """Choose the order of visits that reads the fewest rows.
 
@@ -167,7 +168,9 @@ def plan_visits(
 
     `blocks`: the block pairs in their usual order. `seconds`: seconds that a thread
     needs for each block pair. `row_bytes`: bytes of one row of a chunk. `with_ids`:
-    whether the result has ids of rows.
+    whether the result has ids of rows. `passes`: number of passes over the block pairs.
+    Each begins without the chunks that it needs first, because the pass before it has
+    ended with others.
     """
     capacity = chunks_in_memory(chunks, row_bytes, with_ids, limits)
     used = np.bincount(blocks.ravel(), minlength=len(chunks)) > 0
@@ -185,21 +188,27 @@ def plan_visits(
         orders += [
             greedy_order(blocks, some) for some in range(max(free - 1, 2), free + 1)
         ]
+
+    def rows_read(order: np.ndarray, own: np.ndarray, passes: int) -> float:
+        parts = [blocks[order[own == number]] for number in range(limits.workers)]
+        each = (np.tile(part, (passes, 1)) for part in parts)
+        return sum(
+            float(count_reads(part, free) @ chunks.rows[: _chunks(part)])
+            for part in each
+        )
+
     best, worker, least = orders[0], np.zeros(len(blocks), np.int64), math.inf
     for order in orders:
         own = _workers(seconds[order], limits.workers)
-        parts = [blocks[order[own == number]] for number in range(limits.workers)]
-        rows = sum(
-            float(count_reads(part, free) @ chunks.rows[: _chunks(part)])
-            for part in parts
-        )
+        rows = rows_read(order, own, 1)
         if rows < least:
             best, worker, least = order, own, rows
+    every = least if passes == 1 else rows_read(best, worker, passes)
     place, workers = np.empty(len(blocks), np.int64), np.empty(len(blocks), np.int64)
     # for each visit: the first one of its worker
     starts = np.searchsorted(worker, worker)
     place[best], workers[best] = np.arange(len(blocks)) - starts, worker
-    return Visits(workers, place, capacity, least - float(chunks.rows[used].sum()))
+    return Visits(workers, place, capacity, every - float(chunks.rows[used].sum()))
 
 
 def _workers(seconds: np.ndarray, number: int) -> np.ndarray:

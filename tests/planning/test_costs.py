@@ -1,5 +1,6 @@
 """What the steps of a join cost, and the parts that its work is cut into."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -200,6 +201,19 @@ def test_what_is_read_and_searched_is_shared_by_threads(cluster):
     assert np.isclose(four.expected(1.0, seconds) - reading[1], 1.0 + 8 * share)
 
 
+def test_a_single_thread_decides_the_rows_after_the_join():
+    """More threads do not shorten this step."""
+    output = replace(COUNTS, after_row=400.0, after_pair=100.0)
+    seconds = np.array([2.0, 6.0])
+    for threads in (1, 4):
+        own, none = (
+            Costs("tiles", 4, (0.5, 0.5), 1e6, some, Limits(threads))
+            for some in (output, COUNTS)
+        )
+        more = own.expected(1.0, seconds, 5e6) - none.expected(1.0, seconds, 5e6)
+        assert np.isclose(more, 0.4 + 0.5)
+
+
 def test_a_call_with_few_plain_rows_takes_milliseconds_and_more_with_many_pairs():
     plain, lazy = (
         Costs("sweep", 2, (0.1, 0.1), 1e4, PAIRS, Limits(1, plain=plain))
@@ -209,7 +223,7 @@ def test_a_call_with_few_plain_rows_takes_milliseconds_and_more_with_many_pairs(
     more = plain.expected(0.0, work) - lazy.expected(0.0, work)
     assert np.isclose(more, CALL + 1e4 * CALL_ROW * 1e-9)
     numbers, distances, texts = (
-        plain.expected(0.0, work, 1e6, size) for size in (16, 24, 48)
+        plain.expected(0.0, work, 0.0, 1e6, size) for size in (16, 24, 48)
     )
     assert numbers == plain.expected(0.0, work)
     assert np.isclose(distances - numbers, 8e6 * RESULT_BYTE * 1e-9)

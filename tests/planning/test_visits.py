@@ -238,6 +238,19 @@ def test_a_plan_has_the_visits_of_each_worker(workers):
     assert 40 < again < usual
 
 
+@pytest.mark.parametrize("passes", [2, 3])
+def test_each_pass_reads_the_chunks_that_it_needs_first(passes):
+    """The pass before it has ended with other chunks in memory."""
+    chunks, blocks, resources = Table(40, 10**6), all_pairs(40), few(0.5 * GB, 1, 1)
+    how = np.ones(len(blocks)), 24.0, True, resources
+    one, more = (plan_visits(chunks, blocks, *how, some) for some in (1, passes))
+    ordered = blocks[np.argsort(one.place)]
+    reads = count_reads(np.tile(ordered, (passes, 1)), one.capacity).sum()
+    assert more.again == pytest.approx((reads - 40) * 10**6)
+    assert more.again > passes * one.again
+    assert (more.place == one.place).all()
+
+
 def test_chunks_that_fit_or_meet_no_others_have_no_order():
     seconds = np.ones(820)
     chunks, blocks = Table(40, 10**6), all_pairs(40)

@@ -311,7 +311,12 @@ class NearDuplicated(FoundByRegion):
     _label = "simjoin_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
     _output = replace(
-        CLUSTERS, result_bytes_per_row=48, single_home=True, joins=2, finds_copies=True
+        CLUSTERS,
+        result_bytes_per_row=48,
+        single_home=True,
+        joins=2,
+        finds_copies=True,
+        after_row=70.0,  # to decide a row, measured in 2 dimensions
     )
     _fill = False
 

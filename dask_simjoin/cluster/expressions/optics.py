@@ -196,6 +196,10 @@ forest.
 """
 
 
+ORDER_ROW, ORDER_PAIR = 430.0, 110.0
+"""Nanoseconds of a thread to put a row in the order of OPTICS, and to visit a pair."""
+
+
 class Order(FoundByChunk):
     """A lazy result of OPTICS whose chunks are not planned yet."""
 
@@ -219,7 +223,14 @@ class Order(FoundByChunk):
         """
         others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
         # a stored nearest row takes 16 bytes: a row number and a distance
-        return OutputSpec(False, False, 64, 16, others, single_home=True)
+        return OutputSpec(
+            result_bytes_per_row=64,
+            bytes_per_other=16,
+            others_per_row=others,
+            single_home=True,
+            after_row=ORDER_ROW,
+            after_pair=ORDER_PAIR,
+        )
 
     @property
     def _row_bytes(self) -> int:
