@@ -4,8 +4,8 @@ worker whose memory is several times smaller.
 Rows are unit vectors of float32 in clusters, and columns have falling variances, as in
 Deep1B.  One worker with one GPU joins them by Euclidean distance, and writes the pairs
 to Parquet.  `--device` and `--host` limit the memory for chunks: Dask-CUDA moves chunks
-to host memory, and then to files.  With `--ordered 1`, comparisons are ordered for
-`--fits` chunks in memory.  Otherwise Dask orders them.
+to host memory, and then to files.  With `--ordered 1`, the plan orders comparisons for
+the chunks that fit.  Otherwise Dask orders them.
 
 "least" is the smallest number of chunks that any order has to load, if `--fits` chunks
 are in GPU memory.  The check takes some rows, computes all of their distances in
@@ -179,6 +179,7 @@ def joined(
         "comparisons": len(plan.work),
         "coordinates of a chunk, bytes": size,
         "expected": plan.expected,
+        "fit": plan.work.visits and plan.work.visits.capacity,
         "least": visits.min_reads(plan.work.blocks, max(options.fits, 2)),
     }
     print(told, file=sys.stderr, flush=True)
@@ -248,8 +249,8 @@ def main(given: list[str]) -> int:
         "--ordered",
         nargs="+",
         type=int,
-        default=[0],
-        help="for each run: whether comparisons are ordered for --fits chunks",
+        default=[1],
+        help="for each run: whether the plan orders comparisons",
     )
     parser.add_argument("--library", choices=("cudf", "pandas"), default="cudf")
     parser.add_argument(
@@ -268,7 +269,11 @@ def main(given: list[str]) -> int:
     print(f"{size / 1e9:.2f} GB in {writing:.1f} s", file=sys.stderr, flush=True)
     report: dict[str, Any] = {
         "unit": "seconds",
-        "options": {name: str(value) for name, value in vars(options).items()},
+        "options": {
+            name: str(value)
+            for name, value in vars(options).items()
+            if name not in ("folder", "output")
+        },
         "bytes of files": size,
         "writing": writing,
         "runs": [],
@@ -285,7 +290,7 @@ def main(given: list[str]) -> int:
             print("no time was left", file=sys.stderr)
             break
         out = options.folder / f"pairs-{number}"
-        visits.chunks_in_memory = (lambda *args: options.fits) if ordered else planned
+        visits.chunks_in_memory = planned if ordered else (lambda *args: None)
         told: dict[str, Any] = {"host": host, "ordered": bool(ordered)}
         try:
             with worker(

@@ -138,6 +138,9 @@ class Limits:
     limit: int | None = None  # memory limit of the smallest worker
     # whether each task runs on a GPU; `memory` is then the memory of this GPU
     gpu: bool = False
+    # bytes of chunks that Dask-CUDA keeps in the memory of each GPU; None: unknown, or no
+    # limit
+    device: int | None = None
     workers: int = 1  # number of worker processes; chunks must be sent between them
     # memory per thread of this process, in bytes; None: unknown, or the tasks run
     # elsewhere

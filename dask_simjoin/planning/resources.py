@@ -8,9 +8,10 @@ import shutil
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import dask
 import numpy as np
@@ -103,6 +104,7 @@ def limits_for(library: str) -> Limits:
             memory,
             True,
             gpu=True,
+            device=device_limit(client, workers),
             workers=max(1, len(workers)),
             disk=disk,
         )
@@ -129,6 +131,33 @@ def limits_for(library: str) -> Limits:
         of_host=threads_of_host(workers),
         disk=disk,
     )
+
+
+_DEVICE_LIMITS: WeakKeyDictionary[Client, dict[str, int | None]] = WeakKeyDictionary()
+"""What each worker said, by client and address."""
+
+
+def _device_limit(dask_worker: Any) -> int | None:
+    """Return the bytes that Dask-CUDA keeps in the memory of a worker's GPU, if it
+    moves more than that to the host.
+    """
+    buffer = getattr(dask_worker.data, "device_buffer", None)
+    limit: int | None = getattr(buffer, "n", None)
+    return limit
+
+
+def device_limit(client: Client | None, workers: Iterable[str]) -> int | None:
+    """Return the bytes of chunks that Dask-CUDA keeps in GPU memory, on the worker with
+    the fewest; None if there is no limit. Each worker is asked once.
+    """
+    if client is None:
+        return None
+    known = _DEVICE_LIMITS.setdefault(client, {})
+    asked = [address for address in workers if address not in known]
+    if asked:
+        known.update(client.run(_device_limit, workers=asked, on_error="ignore"))
+    limits = [limit for one in workers if (limit := known.get(one)) is not None]
+    return min(limits, default=None)
 
 
 def threads_of_host(workers: Mapping[str, Mapping[str, Any]]) -> int:

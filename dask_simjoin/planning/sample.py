@@ -18,7 +18,7 @@ from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE
 from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.engine.process import together
 from dask_simjoin.metrics.norms import Array, Norm, add, power
-from dask_simjoin.sizes import BATCH, IN_CACHE, PROBED, SAMPLED, SPARE_BYTES
+from dask_simjoin.sizes import BATCH, IN_CACHE, PROBED, SAMPLED
 
 RATE = 0.01
 """Fraction of the rows that is sampled, within the limits below."""
@@ -29,6 +29,12 @@ FLOOR = 1 << 16
 """
 
 FLOOR_RATE = 0.1
+
+NUMBERS = 1 << 19
+"""Maximum number of coordinates of all samples together, unless these have only
+`SAMPLED` points.
+"""
+
 FEW = 256
 """A partition of at most this many rows is sampled as a whole.
 
@@ -59,7 +65,8 @@ def sample_size(rows: int, dims: int, partitions: int) -> int:
         min(FLOOR / partitions, rows * FLOOR_RATE),
         min(rows, 32),
     )
-    return min(int(wanted), max(2, SPARE_BYTES // (8 * dims * partitions)))
+    most = max(SAMPLED, NUMBERS // dims)
+    return min(int(wanted), max(2, most // partitions))
 
 
 def draw(
@@ -207,10 +214,8 @@ def merge_moments(parts: list[Moments]) -> Moments:
     return Moments(sum(part.rows for part in filled), lower, upper, mean[0], squares[0])
 
 
-MAX_POINTS, MAX_NUMBERS = 1 << 13, 1 << 19
-"""`near_share` uses at most this many sample points, with at most this many
-coordinates.
-"""
+MAX_POINTS = 1 << 13
+"""`near_share` uses at most this many sample points."""
 
 DRAWN, OF_EACH = 1 << 13, 64
 """Maximum number of random pairs that `near_share` draws: in total, and per pair of
@@ -241,7 +246,7 @@ def near_share(
     indexed.
     """
     most = SAMPLED if few else MAX_POINTS
-    max_points = min(most, max(2 * TILE, MAX_NUMBERS // x.shape[1]))
+    max_points = min(most, max(2 * TILE, NUMBERS // x.shape[1]))
     halvings = math.ceil(math.log2(max(rows, max_points) / max_points))
     wanted = max(2 * TILE, math.ceil(rows / 2**halvings))
     if len(x) > wanted:

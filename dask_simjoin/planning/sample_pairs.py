@@ -18,8 +18,7 @@ from dask_simjoin.sizes import PAIRS_AT_ONCE, SAMPLED
 FEW_POINTS, FEW_PROBED = 1 << 14, 512
 """`FEW_PROBED` replaces `SAMPLED` for up to `FEW_POINTS` points.
 
-Then a rough guess suffices, because `PAIRS_AT_ONCE` is at least 3 % of all possible
-pairs.
+Then all points have so few pairs that a rough guess suffices.
 """
 
 
@@ -127,17 +126,21 @@ class Sampled(NamedTuple):
 
 
 def sample_pairs(
-    first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner
+    first: SamplePoints,
+    second: SamplePoints,
+    layout: Layout,
+    joiner: Joiner,
+    most: int = PAIRS_AT_ONCE,
 ) -> Sampled:
     """Join the samples of two tables, or of one table with itself.
 
-    Use fewer points if there would be too many pairs.
+    Use fewer points if there would be more than about `most` pairs.
     """
     same = second is first
     random = np.random.default_rng(len(first.x) + (0 if same else len(second.x)))
     expected = _pairs_expected(first, second, layout, joiner, random)
-    if expected > PAIRS_AT_ONCE:
-        part = math.sqrt(PAIRS_AT_ONCE / expected)
+    if expected > most:
+        part = math.sqrt(most / expected)
         first = _thinned(first, part, random)
         second = first if same else _thinned(second, part, random)
     return all_pairs(first, second, layout, joiner)

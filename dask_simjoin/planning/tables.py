@@ -61,12 +61,18 @@ from dask_simjoin.planning.spatial_chunks import (
 )
 from dask_simjoin.planning.table import TableSummary, summarise_table, summarise_two
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.sizes import SAMPLED
+from dask_simjoin.sizes import PAIRS_AT_ONCE, SAMPLED
 
 FEW_PAIRS, PLUS = 2, 8
 """A search for nearest rows with gates visits all pairs if each row has at most
 ``FEW_PAIRS * 2**dims * (PLUS + k)`` candidates. A search by a tree is faster than more
 of them; its time grows with the number of dimensions and of neighbors.
+"""
+
+SEEN, SEEN_EACH = 1 << 16, 1 << 10
+"""Pairs of sampled points that an estimate uses: in total, and for each block pair.
+
+More of them hardly make it better, because pairs share points.
 """
 
 MAX_REGIONS = 1 << 14
@@ -334,7 +340,8 @@ class JoinStatistics:
         if alone and small and not output.materialise:
             degrees = sample_degrees(points, layout, joiner, output.listed)
             return estimate_one(points, degrees, self.candidates)
-        sampled = sample_pairs(points, self.right.points, layout, joiner)
+        most = min(max(SEEN, SEEN_EACH * len(blocks)), PAIRS_AT_ONCE)
+        sampled = sample_pairs(points, self.right.points, layout, joiner, most)
         return self._estimate(sampled, chunks, blocks)
 
     def count(

@@ -9,7 +9,7 @@ that comes near to this bound: several chunks stay in memory, while the others a
 one after the other.
 
 Workers of a cluster evict the chunk that was used least recently (LRU), which
-`count_reads` simulates.
+`count_reads` simulates. So do workers with GPUs, which move chunks to host memory.
 """
 
 from __future__ import annotations
@@ -133,14 +133,15 @@ def chunks_in_memory(
     """Return how many chunks a worker can hold, including those that its tasks use;
     None: no known limit.
     """
-    if limits.gpu or limits.limit is None or limits.memory is None:
+    indexed = max(INDEXED * row_bytes, row_bytes + INDEX_BYTES + ID_BYTES * with_ids)
+    size = MARGIN * indexed * float(np.mean(chunks.rows))
+    if limits.gpu:
+        # Dask-CUDA counts chunks, and no memory of tasks
+        return limits.device and max(int(limits.device / max(size, 1.0)), 2)
+    if limits.limit is None or limits.memory is None:
         return None
     threads = limits.threads / limits.workers
-    indexed = max(INDEXED * row_bytes, row_bytes + INDEX_BYTES + ID_BYTES * with_ids)
-    size, largest = (
-        indexed * float(np.mean(chunks.rows)),
-        row_bytes * float(chunks.rows.max(initial=0.0)),
-    )
+    largest = row_bytes * float(chunks.rows.max(initial=0.0))
     itself = limits.limit - threads * limits.memory
     others = threads * (NEED - 2 * INDEXED) * largest  # two chunks in use are indexed
     room = min(
@@ -149,7 +150,7 @@ def chunks_in_memory(
     )
     # if one chunk too many stays in memory, LRU evicts each chunk just before its next
     # visit
-    return max(int(room / (MARGIN * max(size, 1.0))), 2)
+    return max(int(room / max(size, 1.0)), 2)
 
 
 def plan_visits(

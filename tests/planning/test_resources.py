@@ -30,6 +30,7 @@ from dask_simjoin.planning.resources import (
     WorkerDisk,
     bytes_needed,
     check_disks,
+    device_limit,
     expect_disk,
     held_at_once,
     memory_share,
@@ -61,6 +62,34 @@ class Asked:
 def test_workers_are_asked_for_again_if_a_thread_of_dask_has_left_them_out():
     assert workers_of(Asked(3)) == {"a": {"nthreads": 2}, "b": {"nthreads": 1}}
     assert workers_of(Asked(10**6)) == {}  # a client without connection never has them
+
+
+class Told:
+    """A client whose workers answer what they keep in GPU memory; one is gone."""
+
+    def __init__(self, **limits):
+        self.limits, self.asked = limits, []
+
+    def run(self, function, workers, on_error):
+        self.asked += workers
+        data = {
+            name: SimpleNamespace(device_buffer=SimpleNamespace(n=limit))
+            for name, limit in self.limits.items()
+        } | {"host": {}}
+        return {
+            name: function(SimpleNamespace(data=data[name]))
+            for name in workers
+            if name in data
+        }
+
+
+def test_each_worker_is_asked_once_what_it_keeps_in_gpu_memory():
+    client = Told(a=3, b=2)
+    assert device_limit(client, ["a", "b"]) == 2
+    assert device_limit(client, ["a", "host"]) == 3
+    assert device_limit(client, ["host"]) is None is device_limit(None, [])
+    assert device_limit(client, ["b", "gone"]) == 2
+    assert client.asked == ["a", "b", "host", "gone"]
 
 
 def test_rows_are_sent_in_pieces_of_which_many_copies_fit():

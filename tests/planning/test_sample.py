@@ -15,7 +15,7 @@ from dask_simjoin.planning import sample
 from dask_simjoin.planning import sample as module
 from dask_simjoin.planning.sample import (
     FLOOR,
-    SPARE_BYTES,
+    NUMBERS,
     bounds,
     box,
     merge_moments,
@@ -137,7 +137,8 @@ def test_samples_have_an_end(partitions, dims):
     looked at.
     """
     each = sample_size(10**9, dims, partitions)
-    assert each == 2 or 2 < each <= SPARE_BYTES / (partitions * dims * 8)
+    most = max(SAMPLED, NUMBERS // dims)
+    assert each == 2 or 2 < each <= most / partitions
     assert each * partitions <= BATCH + 32 * partitions
 
 
@@ -230,7 +231,7 @@ def test_points_of_many_numbers_are_fewer(dims, monkeypatch):
 
     monkeypatch.setattr(module, "kd_order", watched)
     near_share(np.random.default_rng(0).normal(size=(9000, dims)), 10**6, 1.0, 2)
-    assert taken[0] * dims <= module.MAX_NUMBERS
+    assert taken[0] * dims <= module.NUMBERS
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +253,8 @@ def test_partitions_that_are_alike_are_sampled_apart():
 
 def test_a_sample_is_never_empty(x, monkeypatch):
     """However many columns and partitions there are."""
-    monkeypatch.setattr(sample, "SPARE_BYTES", 1)
+    monkeypatch.setattr(sample, "NUMBERS", 1)
+    monkeypatch.setattr(sample, "SAMPLED", 1)
     ddf = split(frame_of(x), range(200, 2000, 200))
     for kind in ("entity", "spatial"):
         with dask.config.set({"simjoin.output-size": "1 MiB"}):

@@ -63,8 +63,7 @@ def test_few_points_tell_how_many_pairs_all_have(eps, monkeypatch):
         "_joined",
         lambda first, *rest: joined.append(len(first.x)) or join(first, *rest),
     )
-    monkeypatch.setattr(module, "PAIRS_AT_ONCE", 100_000)
-    found = module.sample_pairs(points, points, layout, host_joiner())
+    found = module.sample_pairs(points, points, layout, host_joiner(), 100_000)
     assert joined[0] == module.FEW_PROBED
     assert (joined[1] == 3000) == (eps == 0.02)
     assert 1000 < len(found.left) < 2_000_000

@@ -5,6 +5,7 @@ order.
 import heapq
 import itertools
 import math
+from dataclasses import replace
 
 import dask
 import numpy as np
@@ -280,3 +281,16 @@ def test_the_bound_is_reached_by_a_triangle():
     """Two of three chunks fit, so the third block pair needs a chunk that was evicted."""
     blocks = np.array([[0, 1], [1, 2], [0, 2]])
     assert min_reads(blocks, 2) == belady_reads(blocks, 2).sum() == 4
+
+
+def test_gpus_visit_chunks_in_an_order_if_the_limit_of_dask_cuda_has_no_room_for_all():
+    chunks, blocks = Table(40, 10**6), all_pairs(40)
+    gpu = Limits(1, 80 * GB, True, gpu=True)
+    assert chunks_in_memory(chunks, 24.0, True, gpu) is None
+    for device, room in ((10.3 * 51.25e6, 10), (51.25e6, 2)):  # 41 bytes, 1.25 times
+        limited = replace(gpu, device=int(device))
+        assert chunks_in_memory(chunks, 24.0, True, limited) == room
+        visits = plan_visits(chunks, blocks, np.ones(820), 24.0, True, limited)
+        assert visits.capacity == room
+    roomy = replace(gpu, device=50 * 52 * 10**6)
+    assert plan_visits(chunks, blocks, np.ones(820), 24.0, True, roomy) is None

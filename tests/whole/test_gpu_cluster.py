@@ -97,6 +97,21 @@ def test_every_verb(client, x, partitioning):
         assert labels.tolist() == frame_of(x).simjoin.dbscan(EPS, 3).tolist()
 
 
+def test_chunks_without_room_on_the_gpu_are_visited_in_an_order(x):
+    """The worker keeps two of the chunks. The pairs are those of a worker with room."""
+    with (
+        dask_cuda.LocalCUDACluster(
+            n_workers=1, device_memory_limit="60 kB", dashboard_address=":0"
+        ) as cluster,
+        Client(cluster),
+    ):
+        how = {"partitioning": "entity", "blocksize": "12 kB"}
+        pairs = source(x).simjoin.self_join(EPS, **how)
+        plan = pairs.expr.plan
+        assert 2 <= plan.work.visits.capacity < len(plan.chunks)
+        assert_same_pairs(as_set(pairs.compute().to_pandas()), brute_force(x, EPS))
+
+
 def test_spanning_trees_that_gpus_share(client, monkeypatch):
     monkeypatch.setattr(searches, "MIN_PART", 1)
     gpus = len(workers_of(client))
