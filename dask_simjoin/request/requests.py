@@ -493,7 +493,7 @@ class KDistancesRequest(Nearest, Conditions, WithUnit):
         """Check the request for frames like `meta`; return the options of the join."""
         eps = 0.0 if self.max_distance is None else self.max_distance
         spec = searched(resolve(self, meta, eps))
-        return with_unit(spec, self.distance_unit, self.max_distance)
+        return in_unit(spec, self.distance_unit, self.max_distance)
 
     def totals(self, spec: JoinSpec) -> tuple[float, float]:
         """Return the smallest and the largest total of a neighbor."""
