@@ -69,9 +69,7 @@ def kd_order(
         min_items=numbers_apart(len(dims)),
     )
     sizes = np.array([*block_sizes(n, tile, fan_out, cuts), tile])
-    # each halving of the blocks handles a point once more
-    each = max(1, MIN_PART // int(sizes[0] // tile).bit_length())
-    threads = threads_for(n, threads, each)
+    threads = threads_for(n, threads, IN_CACHE)
     # allocated once for all levels, because the first use of memory is slow
     keys = np.empty(n if sizes[0] > BATCH or threads > 1 else 0, np.uint64)
     spare = np.empty(n if threads > 1 else 0, np.uint64)
@@ -97,7 +95,7 @@ def kd_order(
         own = keys[start:stop]
         _cut_runs(numbers, order[start:stop], sizes[level:], own, scratch)
 
-    shared_out(cut_blocks, n, threads, int(sizes[level]), each)
+    shared_out(cut_blocks, n, threads, int(sizes[level]), IN_CACHE)
     return order
 
 
@@ -134,7 +132,8 @@ def _cut(
     parts of `sizes[1]` points. `keys`, `spare`: scratch, one key for each point.
     """
     n, size, part = len(order), int(sizes[0]), int(sizes[1])
-    each = max(1, threads // -(-n // size))
+    # all threads of all blocks are woken one after the other
+    each = max(1, threads_for(n, threads, MIN_PART) // -(-n // size))
 
     def pack(start: int, stop: int) -> None:
         kernels.pack_blocks(numbers, order, size, start, stop, keys)

@@ -20,9 +20,7 @@ MAX_PARTS = np.iinfo(np.uint8).max + 1
 
 def threads_to_sort(keys: int, threads: int) -> int:
     """Return how many of the threads it pays to use for a number of keys."""
-    # about the number of comparisons of each key
-    compared = max(1, keys.bit_length())
-    return min(threads_for(keys, threads, MIN_PART // compared), MAX_PARTS)
+    return min(threads_for(keys, threads, MIN_PART), MAX_PARTS)
 
 
 def dealt(

@@ -22,6 +22,7 @@ def little(monkeypatch):
     monkeypatch.setattr(sorting, "MIN_PART", 100)
     monkeypatch.setattr(module, "BATCH", 1024)
     monkeypatch.setattr(module, "MIN_PART", 100)
+    monkeypatch.setattr(module, "IN_CACHE", 10)
 
 
 def cuts_of(x):
