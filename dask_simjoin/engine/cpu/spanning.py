@@ -31,7 +31,7 @@ from dask_simjoin.engine.cpu.kernels.best_edges import ends_of
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.rounds import BoruvkaRounds, Nearest
 from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce
-from dask_simjoin.engine.cpu.sorting import dealt, threads_to_sort
+from dask_simjoin.engine.cpu.sorting import dealt, sort_keys, threads_to_sort
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.process import forkable, shared_out, together
@@ -164,12 +164,13 @@ def in_order(
     """
     number, at = sum(len(nodes) for _, nodes in found), 0
     bits = max(1, (number - 1).bit_length())
-    weight, key = np.empty(number), np.empty(number, np.int64)
-    packed = np.empty(number, np.uint64)
-    edges = bits, weight, weight.view(np.int64), key
+    edges, packed = np.empty((number, 2), np.int64), np.empty(number, np.uint64)
+    weight = edges.view(np.float64)
 
     def fill(start: int, stop: int) -> None:
-        edge_order.pack_edges(own, nodes, core, names, start, stop, at, *edges, packed)
+        edge_order.pack_edges(
+            own, nodes, core, names, start, stop, at, bits, weight, edges, packed
+        )
 
     while found:
         own, nodes = found.pop(0)
@@ -180,10 +181,10 @@ def in_order(
     low, high = np.empty(number, np.int32), np.empty(number, np.int32)
 
     def lay_out(start: int, stop: int) -> None:
-        packed[start:stop].sort()
+        sort_keys(packed[start:stop], bits, away[start:stop])
         many = np.empty(((stop - start) // edge_order.MAX_INSERTION, 2), np.int64)
         runs = edge_order.lay_out_edges(
-            packed, start, stop, bits, weight, key, away, low, high, many
+            packed, start, stop, bits, weight, edges, away, low, high, many
         )
         for first, last in many[:runs].tolist():
             run = slice(first, last)

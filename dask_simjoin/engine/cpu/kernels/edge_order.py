@@ -10,10 +10,17 @@ from __future__ import annotations
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.tile_simd import prefetch
 from dask_simjoin.metrics.norms import Array
 
 MAX_INSERTION = 32
 """Up to this many keys, or edges with the same leading bits, are sorted by insertion."""
+
+
+AHEAD = 32
+"""Edges are prefetched by this many before they are laid out, because they are anywhere
+in memory.
+"""
 
 
 @kernel
@@ -27,25 +34,24 @@ def pack_edges(
     at: int,
     position_bits: int,
     weight: Array,
-    weight_bits: Array,
-    key: Array,
+    edges: Array,
     packed: Array,
 ) -> None:
     """Name and pack the edges `start` ... `stop` - 1 of a batch.
 
     `own`: weights of the edges; if it is empty, they are the larger core distances of
     the ends. `nodes`: see `best_edges`. `names`: row id of each node. `at`: number of
-    the first edge of the batch. Output, for all edges: `weight`, whose memory is also
-    `weight_bits`; `key`, int64, with the smaller and the larger id; and `packed`,
-    uint64.
+    the first edge of the batch. Output, for all edges: `edges` (n, 2), int64, the bits
+    of the weight, and the smaller and the larger id; `weight` (n, 2), float64, has the
+    same memory. And `packed`, uint64.
     """
     for e in range(start, stop):
         a, b, to = nodes[e] >> 32, nodes[e] & 0xFFFFFFFF, at + e
-        weight[to] = own[e] if own.size > 0 else max(core[a], core[b])
+        weight[to, 0] = own[e] if own.size > 0 else max(core[a], core[b])
         low, high = np.int64(names[a]), np.int64(names[b])
-        key[to] = (min(low, high) << 32) | max(low, high)
+        edges[to, 1] = (min(low, high) << 32) | max(low, high)
         # the sign is dropped, because no weight is below 0
-        leading = np.uint64(weight_bits[to] << 1) >> np.uint64(position_bits)
+        leading = np.uint64(edges[to, 0] << 1) >> np.uint64(position_bits)
         packed[to] = (leading << np.uint64(position_bits)) | np.uint64(to)
 
 
@@ -66,7 +72,7 @@ def lay_out_edges(
     stop: int,
     position_bits: int,
     weight: Array,
-    key: Array,
+    edges: Array,
     away: Array,
     low: Array,
     high: Array,
@@ -74,7 +80,7 @@ def lay_out_edges(
 ) -> int:
     """Write the edges that `packed`, sorted, has at the places `start` ... `stop` - 1.
 
-    `weight`, `key`: see `pack_edges`. Output: `away`, `low`, `high`, the weight and the
+    `weight`, `edges`: see `pack_edges`. Output: `away`, `low`, `high`, the weight and the
     ids of each edge. Runs of more than `MAX_INSERTION` edges with the same leading bits
     are not in order. They are listed in `many` (n, 2), by start and stop. Return their
     number.
@@ -90,8 +96,11 @@ def lay_out_edges(
             first = i
             if i == stop:
                 break
+        ahead = np.int64(packed[min(i + AHEAD, stop - 1)] & position)
+        prefetch(edges.ctypes.data + ahead * 16)
         e = np.int64(packed[i] & position)
-        w, a, b, to = weight[e], key[e] >> 32, key[e] & 0xFFFFFFFF, i
+        w, key, to = weight[e, 0], edges[e, 1], i
+        a, b = key >> 32, key & 0xFFFFFFFF
         if i - first < MAX_INSERTION:
             while to > first and not _comes_before(away, low, high, to - 1, w, a, b):
                 away[to], low[to], high[to] = away[to - 1], low[to - 1], high[to - 1]

@@ -588,36 +588,3 @@ def lay_out(
                 return -1
         before = value
     return rows - begin
-
-
-@kernel
-def count_parts(
-    packed: Array, begin: int, end: int, limits: Array, part: Array, numbers: Array
-) -> None:
-    """Find the part of each of the numbers `begin` ... `end` - 1, and count the numbers
-    of each part.
-
-    `limits`: for each part, an upper limit of its numbers; their number is a power of
-    two. `part` (n,), uint8: output.
-    """
-    for i in range(begin, end):
-        step, at = limits.size >> 1, 0
-        while step > 0:  # without a branch that depends on the number
-            at += step * (packed[i] >= limits[at + step - 1])
-            step >>= 1
-        at = min(at, numbers.size - 1)
-        part[i] = at
-        numbers[at] += 1
-
-
-@kernel
-def deal_keys(
-    packed: Array, begin: int, end: int, part: Array, at: Array, out: Array
-) -> None:
-    """Copy the numbers `begin` ... `end` - 1 to parts. `part`: see `count_parts`. `at`:
-    index in `out` of each part's next number.
-    """
-    for i in range(begin, end):
-        to = at[part[i]]
-        out[to] = packed[i]
-        at[part[i]] = to + 1

@@ -34,14 +34,14 @@ def test_edges_are_sorted_by_weight_and_ids(bits, weights):
         (weight, *sorted(names[pair].tolist()))
         for weight, pair in zip(own.tolist(), ends.T, strict=True)
     )
-    weight, key = np.empty(EDGES), np.empty(EDGES, np.int64)
-    packed = np.empty(EDGES, np.uint64)
+    edges, packed = np.empty((EDGES, 2), np.int64), np.empty(EDGES, np.uint64)
+    weight = edges.view(np.float64)
     nodes = (ends[0] << 32) | ends[1]
     core = np.full(NODES, np.nan)
     for start, stop in ((0, 70), (70, EDGES)):
         pack_edges(
             *(own, nodes, core, names, start, stop, 0),
-            *(bits, weight, weight.view(np.int64), key, packed),
+            *(bits, weight, edges, packed),
         )
     packed.sort()
     assert np.array_equal(
@@ -49,7 +49,7 @@ def test_edges_are_sorted_by_weight_and_ids(bits, weights):
     )
     found = np.empty(EDGES), np.empty(EDGES, np.int32), np.empty(EDGES, np.int32)
     many = np.empty((EDGES // MAX_INSERTION, 2), np.int64)
-    runs = lay_out_edges(packed, 0, EDGES, bits, weight, key, *found, many)
+    runs = lay_out_edges(packed, 0, EDGES, bits, weight, edges, *found, many)
     leading = packed >> np.uint64(bits)
     _, first, counts = np.unique(leading, return_index=True, return_counts=True)
     long = counts > MAX_INSERTION
@@ -65,13 +65,16 @@ def test_weights_may_be_core_distances():
     """In the second batch."""
     names = np.array([7, 3, 5], np.int32)
     core = np.array([1.0, 4.0, 2.0])
-    weight, key = np.zeros(3), np.zeros(3, np.int64)
-    packed = np.zeros(3, np.uint64)
+    edges, packed = np.zeros((3, 2), np.int64), np.zeros(3, np.uint64)
+    weight = edges.view(np.float64)
     nodes = np.array([(0 << 32) | 2, (2 << 32) | 1])
     pack_edges(
         *(np.empty(0), nodes, core, names, 0, 2, 1),
-        *(2, weight, weight.view(np.int64), key, packed),
+        *(2, weight, edges, packed),
     )
-    assert weight.tolist() == [0.0, 2.0, 4.0]
-    assert [(int(k) >> 32, int(k) & 0xFFFFFFFF) for k in key[1:]] == [(5, 7), (3, 5)]
+    assert weight[:, 0].tolist() == [0.0, 2.0, 4.0]
+    assert [(int(k) >> 32, int(k) & 0xFFFFFFFF) for k in edges[1:, 1]] == [
+        (5, 7),
+        (3, 5),
+    ]
     assert (packed & np.uint64(3)).tolist() == [0, 1, 2]
