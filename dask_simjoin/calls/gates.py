@@ -48,6 +48,7 @@ from dask_simjoin.request.columns import (
     meta_of,
     own_radius,
 )
+from dask_simjoin.request.conversions import if_numbers
 from dask_simjoin.request.messages import listed
 from dask_simjoin.request.tolerances import (
     check_within,
@@ -273,18 +274,14 @@ def rule_of(name: Hashable, value: Any, columns: list[Series]) -> tuple[Gate, st
     """
     kinds = [kind_of(column) for column in columns]
     number = next((k for k, kind in enumerate(kinds) if kind in (OBJECTS, DECIMALS)), 0)
-    column = f"df[{columns[number].name!r}]"
-    as_floats = (
-        "If the values are numbers, such as Decimal, convert them: "
-        f"{column} = {column}.astype('float64')."
-    )
+    advice = if_numbers(columns[number].name)
     if len(set(kinds)) > 1:
         dtypes = " and ".join(str(column.dtype) for column in columns)
         may_be_numbers = {*kinds} <= {NUMBERS, OBJECTS, DECIMALS}
         raise ColumnError(
             f"within= names {name!r}, which is of dtypes {dtypes} in the two tables: "
             f"{kinds[0]} and {kinds[1]}. Convert one of the columns. "
-            f"{as_floats * may_be_numbers}".rstrip()
+            f"{advice * may_be_numbers}".rstrip()
         )
     if kinds[0] == DECIMALS or (kinds[0] == OBJECTS and is_of_numbers(value)):
         objects = (
@@ -293,7 +290,7 @@ def rule_of(name: Hashable, value: Any, columns: list[Series]) -> tuple[Gate, st
         )
         raise ColumnError(
             f"within= names {name!r} of dtype {columns[0].dtype}; its columns must hold "
-            f"numbers (integers or floats), times or dates. {as_floats}"
+            f"numbers (integers or floats), times or dates. {advice}"
             f"{objects * (kinds[0] == OBJECTS)}"
         )
     if kinds[0] in (*CLOCKS, OBJECTS):

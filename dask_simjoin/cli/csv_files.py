@@ -42,6 +42,7 @@ from dask_simjoin.cli.csv_rows import (
     without_bad_rows,
 )
 from dask_simjoin.cli.csv_types import (
+    CLOCKS,
     FLOAT,
     INT,
     POINT,
@@ -105,6 +106,7 @@ def read_csv(
         for name, kind in kinds.items()
         if name in used.types
         or (kind in (INT, UINT, FLOAT) and name not in ids and used.is_number(name))
+        or kind in CLOCKS
     ]
     points = used.points or numbers
     rules = Rules(
@@ -168,10 +170,12 @@ def _head(named: tuple[str, str], used: CsvColumns, written: CsvFormat) -> Head:
         raise BadData(f"{name} is empty: it has no header.")
     starts, stops = starts[first:] + bom, stops[first:] + bom
     end = int(starts[1]) if len(starts) > 1 else len(data)
+    header = _header(data[starts[0] : stops[0]], name, written.encoding)
+    _check_unlike(header, name, separator, used)
     file = CsvFile(
         path,
         name,
-        _columns(data[starts[0] : stops[0]], name, separator, written.encoding),
+        tuple(map(str, pd.read_csv(BytesIO(header), sep=separator, nrows=0))),
         separator,
         written.decimal,
         written.encoding,
@@ -204,13 +208,24 @@ def _version(path: str) -> str:
     return str(fs.ukey(name))
 
 
-def _columns(
-    header: bytes, name: str, separator: str, encoding: str
-) -> tuple[str, ...]:
+def _header(header: bytes, name: str, encoding: str) -> bytes:
+    """Return a header as UTF-8. `name`: of the file, in messages."""
     if has_single_bytes(encoding):
         header = as_utf8(header, encoding, name, first_line)
     check_utf8(header, name, first_line)
-    return tuple(map(str, pd.read_csv(BytesIO(header), sep=separator, nrows=0)))
+    return header
+
+
+def _check_unlike(header: bytes, name: str, separator: str, used: CsvColumns) -> None:
+    """Refuse a column that an option names, if another one has the same name."""
+    how = {"sep": separator, "dtype": str, "keep_default_na": False}
+    given = pd.read_csv(BytesIO(header), header=None, **how).iloc[0]
+    named = used.ids | used.times | (used.inferred or frozenset())
+    for repeated in given[given.duplicated() & given.isin(named)]:
+        raise BadData(
+            f"{name} has several columns named {repeated!r}; rename all but one. The "
+            f"program reads them as {repeated!r}, '{repeated}.1' and so on."
+        )
 
 
 def _kinds(heads: list[Head], used: CsvColumns) -> dict[str, str]:

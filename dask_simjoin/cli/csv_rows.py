@@ -25,6 +25,7 @@ from dask_simjoin.cli.csv_records import (
 )
 from dask_simjoin.cli.csv_types import (
     BOOL,
+    CLOCKS,
     FALSE,
     FLOAT,
     INT,
@@ -110,11 +111,13 @@ def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.
     kinds = {name: rules.kinds.get(name, TEXT) for name in names}
     check_closed(data, block)
     as_text = [name for name in names if kinds[name] == TEXT or name in rules.ids]
+    has_times = any(kind in CLOCKS for kind in kinds.values())
     has_integers = any(
         kinds[name] in (INT, UINT) and name not in as_text for name in names
     )
-    # Arrow would read 0x10 as 16
-    if not has_integers or not (b"0x" in data or b"0X" in data):
+    # Arrow would read 0x10 as 16, and has other rules for times
+    is_plain = not has_integers or not (b"0x" in data or b"0X" in data)
+    if is_plain and not has_times:
         types = {
             name: pa.string() if name in as_text else TYPES[kinds[name]]
             for name in names

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,6 +26,7 @@ class WiderType(Exception):
 
 
 INT, UINT, FLOAT, BOOL, TEXT = "int64", "uint64", "float64", "bool", "str"
+TIME, ZONED = CLOCKS = ("datetime64[us]", "datetime64[us, UTC]")
 
 TYPES = {
     INT: pa.int64(),
@@ -32,6 +34,8 @@ TYPES = {
     FLOAT: pa.float64(),
     BOOL: pa.bool_(),
     TEXT: pa.string(),
+    TIME: pa.timestamp("us"),
+    ZONED: pa.timestamp("us", "UTC"),
 }
 """Types of columns, by the names of their dtypes."""
 
@@ -67,6 +71,12 @@ missing.
 
 INTEGER = r"^\s*[+-]?\d+\s*$"
 """Matches the texts of integers."""
+
+DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?"
+ZONE = r" ?(Z|[+-]\d{2}(:?\d{2})?)"
+
+TIMES = {TIME: rf"^\s*{DATE}\s*$", ZONED: rf"^\s*{DATE}{ZONE}\s*$"}
+"""Match the texts of times in the notation of ISO 8601."""
 
 POINT, COMMA = DECIMALS = (".", ",")
 """Decimal marks of CSV files."""
@@ -104,6 +114,8 @@ class CsvColumns:
     types: Mapping[Any, str] = field(default_factory=dict)
     # columns of integers with known types that may have missing cells
     gaps: frozenset[Any] = frozenset()
+    # inferred columns that must have only times, if they have any
+    times: frozenset[Any] = frozenset()
     # columns of coordinates; empty: all that have numbers
     points: tuple[Any, ...] = ()
     # allowed values of the coordinates, in their order; empty: all numbers
@@ -139,6 +151,8 @@ def inferred_type(
     must = used.numbers is not None and used.is_number(name)
     missing = pc.is_in(texts, pa.array(MISSING))
     rest = texts.filter(pc.invert(missing))
+    if name in used.times and (time := _type_of_times(rest)):
+        return Inferred(time, False)
     if not len(rest):
         return Inferred(FLOAT, True)
     numbers = rest.filter(pc.match_substring_regex(rest, number_pattern(decimal)))
@@ -159,11 +173,19 @@ def inferred_type(
     return Inferred(FLOAT if is_exact or must else TEXT, is_exact)
 
 
+def _type_of_times(texts: pa.ChunkedArray) -> str | None:
+    """Return the type of a column with times; None if no text is a time."""
+    kinds = (kind for kind in (ZONED, TIME) if _matches(texts, TIMES[kind]).any())
+    return next(kinds, None)
+
+
 def common_type(some: list[Inferred]) -> str:
     """Return the type of a column in several CSV files: if they differ, float64 or
     text.
     """
     kinds = {one.kind for one in some}
+    if kinds == {*CLOCKS}:
+        return ZONED
     if len(kinds) == 1:
         return kinds.pop()
     return FLOAT if all(one.is_exact for one in some) else TEXT
@@ -197,6 +219,10 @@ def said(value: str, kind: str, known: bool, decimal: str) -> str:
     what = (
         "True or False"
         if kind == BOOL
+        else "a time such as 2024-01-31 10:00"
+        if kind == TIME
+        else "a time with a time zone, such as 2024-01-31T10:00Z"
+        if kind == ZONED
         else "a whole number, as in the index"
         if is_whole
         else "a number"
@@ -231,6 +257,10 @@ def which_fit(texts: Any, kind: str, known: bool, decimal: str) -> np.ndarray:
         return np.ones(len(texts), bool)
     if kind == BOOL:
         return np.asarray(pc.is_in(texts, pa.array(TRUE + FALSE)))
+    if kind in CLOCKS:
+        # a date such as February 30 has the right form
+        times = ~np.asarray(as_numbers(texts, kind, decimal).is_null())
+        return missing | (_matches(texts, TIMES[kind]) & times)
     if not known or kind == FLOAT:
         return missing | _matches(texts, number_pattern(decimal))
     fitting = _matches(texts, INTEGER)
@@ -255,7 +285,18 @@ def as_numbers(texts: Any, kind: str, decimal: str) -> Any:
     """Convert cells that were checked."""
     if kind == BOOL:
         return pc.is_in(texts, pa.array(TRUE))
+    if kind in CLOCKS:
+        return _as_times(texts, kind)
     bare = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), characters="+")
     bare = pc.replace_substring(bare, decimal, POINT)
     missing = pc.is_in(texts, pa.array(MISSING))
     return pc.if_else(missing, pa.scalar(None, pa.string()), bare).cast(TYPES[kind])
+
+
+def _as_times(texts: Any, kind: str) -> Any:
+    """Convert cells to times; cells that are not times become missing."""
+    is_time = pc.match_substring_regex(texts, TIMES[kind])
+    cells = pc.if_else(is_time, pc.utf8_trim_whitespace(texts), None)
+    how = {"format": "ISO8601", "errors": "coerce", "utc": kind == ZONED}
+    times = pd.to_datetime(cells.to_pandas(), **how)
+    return pa.chunked_array([pa.array(times, TYPES[kind], from_pandas=True)])

@@ -5,6 +5,7 @@ and examples.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
@@ -83,7 +84,15 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     (re.compile(r"\b(by|different)=\[\('(.*?)', '(.*?)'\)\]"), r"--\1 \2=\3"),
     (
         re.compile(r"Convert texts of times with pandas\.to_datetime\(\)\."),
-        "CSV files hold times as texts; use Parquet files.",
+        "In CSV files, times look like 2024-01-31 10:00 or 2024-01-31T10:00Z.",
+    ),
+    (
+        re.compile(r"This makes other values missing(?:, .*?)?\.(?= |$)"),
+        "Numbers in files have no unit, currency or separator of thousands.",
+    ),
+    (
+        re.compile(r"Leave out id to name rows by their index labels\."),
+        "Leave out id= to number the rows from 0.",
     ),
     (re.compile(r"\bWords\(lower=True\)"), "--tokenizer words:lower"),
     (re.compile(r"use \('(\w+)', (?:'(.*?)'|(\d+))\)"), r"use \1:\2\3"),
@@ -204,6 +213,9 @@ def columns_of_files(
 MISSING_CELLS = re.compile(r"column '(.*?)' has [\d,]+ missing|missing values: '(.*?)'")
 """Messages about a column with missing cells."""
 
+INFINITE_CELLS = re.compile(r"column '(.*?)' has [\d,]+ infinite")
+"""Messages about a column with infinite cells."""
+
 REPEATED = re.compile(r"ids in column '(.*?)' are not unique: '?(.*?)'? repeats")
 """The message about an id that is not unique."""
 
@@ -248,6 +260,9 @@ def naming_places(reader: TableReader) -> Iterator[None]:
                 )
         elif found := MISSING_CELLS.search(text):
             places = reader.places(next(filter(None, found.groups())), None)[:1]
+        elif found := INFINITE_CELLS.search(text):
+            either = (reader.places(found[1], one)[:1] for one in (math.inf, -math.inf))
+            places = [place for some in either for place in some][:1]
         elif found := OUTSIDE.search(text):
             for place in reader.places(found["column"], float(found["value"]))[:1]:
                 text = OUTSIDE.sub(rf"\g<before> in {place}.", text)

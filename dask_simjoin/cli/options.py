@@ -404,8 +404,8 @@ def csv_columns(
         named[WITHIN] = {*options[WITHIN]}
     for option in PAIRED:
         if option in named:
-            pairs = [pair for name in named[option] for pair in _cuts(name)]
-            named[option] |= {right if other == LEFT else left for left, right in pairs}
+            named[option] = _in_table(named[option], other)
+    times = named.get(WITHIN, set())
     ids = set() if whole else {ROW_ID}
     for option in (*IDS, *GROUPS):
         ids |= named.pop(option, set())
@@ -413,7 +413,7 @@ def csv_columns(
     ranges = ranges_of(options.get("metric"))
     # every numeric column is a coordinate
     if not points:
-        return CsvColumns(ids=frozenset(ids), ranges=ranges)
+        return CsvColumns(ids=frozenset(ids), times=frozenset(times), ranges=ranges)
     # `keep` names columns of pairs, or the column whose largest value is kept
     kept = named.pop("keep", set()) if _carries_columns(request) else set()
     compares_texts = not hasattr(request, "metric")
@@ -431,9 +431,18 @@ def csv_columns(
         frozenset(ids - texts),
         None if whole else inferred | ids | kept | texts,
         frozenset().union(*numbers),
+        times=frozenset(times),
         points=(points,) if isinstance(points, str) else tuple(points),
         ranges=ranges,
     )
+
+
+def _in_table(names: set[str], other: str) -> set[str]:
+    """Add the names in one table to names such as ``yob=birth_year``. `other`: see
+    `csv_columns`.
+    """
+    pairs = [pair for name in names for pair in _cuts(name)]
+    return names | {right if other == LEFT else left for left, right in pairs}
 
 
 def _names_columns(option: str, value: Any, request: type) -> bool:

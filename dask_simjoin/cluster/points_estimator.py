@@ -373,6 +373,8 @@ def _checked(x: Any) -> Any:
             raise OptionError(NOTHING.format(what=what, shape=x.shape))
     if x.dtype.kind == "O":
         return x.astype(np.float64)
+    if x.dtype.kind == "b":  # columns of booleans would not be coordinates
+        return x.astype(np.uint8)
     return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
 

@@ -18,6 +18,7 @@ from dask_simjoin.metrics.norms import add, reach
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.sample import moments
 from dask_simjoin.request.column_names import are_points
+from dask_simjoin.request.conversions import as_floats, if_numbers
 from dask_simjoin.request.messages import (
     BITS,
     counted,
@@ -187,8 +188,7 @@ def _unlike(name: Hashable, what: str, where: str) -> ListError:
     if what.endswith(A_NUMBER):
         return ListError(
             f"Column {name!r} holds {kind} in {where}, but coordinates must have a dtype "
-            "of integers or floats. If all values are numbers, convert them: "
-            f"{column} = {column}.astype('float64'). This rounds each to the nearest "
+            f"of integers or floats. {if_numbers(name)} This rounds each to the nearest "
             "float64."
         )
     problem = (
@@ -297,7 +297,7 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
                     f"first: df[{name!r}] = pandas.factorize(df[{name!r}])[0]."
                     if spec.metric.name == Hamming.name
                     else "Otherwise subtract an offset first. Or, if rounding is fine, "
-                    f"convert the column: df[{name!r}] = df[{name!r}].astype('float64')."
+                    f"convert the column: {as_floats(name)}."
                 )
                 raise CoordinateError(
                     f"Column {name!r} holds the integer {summary.inexact[name]}"

@@ -28,6 +28,7 @@ from dask_simjoin.request.column_names import (
     latitude_and_longitude,
     meant_columns,
 )
+from dask_simjoin.request.conversions import as_floats, as_numbers
 from dask_simjoin.request.messages import (
     check_comma,
     instead_of_frame,
@@ -88,12 +89,11 @@ def _for_times(
 def _converted(name: Hashable, dtype: Any) -> str:
     """Return sentences about how to convert a column to numbers; "" if there is no way."""
     column, kind = f"df[{name!r}]", getattr(dtype, "kind", "")
-    as_floats = f"{column} = {column}.astype('float64')"
     if kind == "c":
         return f"Use two columns, numpy.real({column}) and numpy.imag({column})."
     if is_decimal(dtype) or kind == "f":
         return (
-            f"Convert the column: {as_floats}. This rounds each value to the nearest "
+            f"Convert the column: {as_floats(name)}. This rounds each value to the nearest "
             "float64."
         )
     arrow = arrow_type(dtype)
@@ -111,13 +111,10 @@ def _converted(name: Hashable, dtype: Any) -> str:
         arrow is not None and not _is_text(dtype)
     ):
         return (
-            f"If its categories are numbers: {as_floats}. If its values must be equal "
+            f"If its categories are numbers: {as_floats(name)}. If its values must be equal "
             f"in both rows, use by={name!r}, and name other columns in on=. {as_texts}"
         )
-    to_numeric = (
-        f"{column} = pd.to_numeric({column}, errors='coerce'). This makes other values "
-        f"missing. {as_texts}"
-    )
+    to_numeric = f"{as_numbers(name)} {as_texts}"
     if _is_text(dtype):
         return f"{of_dask(dtype, name)}If the texts are numbers: {to_numeric}"
     if isinstance(dtype, np.dtype) and kind == "O":
@@ -125,7 +122,7 @@ def _converted(name: Hashable, dtype: Any) -> str:
             "If the column holds numbers as text or as objects, such as Decimal: "
             f"{to_numeric}"
         )
-    return f"Convert the column: {as_floats}."
+    return f"Convert the column: {as_floats(name)}."
 
 
 def _is_text(dtype: DType) -> bool:

@@ -724,7 +724,10 @@ def instead_of_distance(name: str, value: object, by_row: bool = False) -> str:
     if isinstance(value, decimal.Decimal):
         return f", such as float({name})"
     if isinstance(value, (datetime.timedelta, np.timedelta64)):
-        return " in the unit of the column, such as seconds"
+        return (
+            " in the unit of the column, such as seconds. For a tolerance in time, use "
+            "within= with the column of times, and other columns as coordinates"
+        )
     if is_dask_collection(value) and not _dims(value):
         return f", such as {name}.compute()"
     if by_row and _holds_several(value):

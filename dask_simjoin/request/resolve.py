@@ -47,6 +47,7 @@ from dask_simjoin.request.columns import (
     own_radius,
     swapped_conditions,
 )
+from dask_simjoin.request.conversions import if_numbers
 from dask_simjoin.request.messages import TIMES_ALONE, listed, shown
 from dask_simjoin.request.options import (
     ORDER,
@@ -448,11 +449,7 @@ def _unlike(specs: Sequence[JoinSpec], tables: Sequence[Frame]) -> ColumnError:
     for own, table, name in zip(specs, tables, names, strict=True):
         kind = "lists" if own.coordinates.lists else "numbers"
         if own.coordinates.lists and isinstance(table[name].dtype, np.dtype):
-            kind, column = "objects", f"df[{name!r}]"
-            advice = (
-                " If the objects are numbers, such as Decimal, convert them: "
-                f"{column} = {column}.astype('float64')."
-            )
+            kind, advice = "objects", f" {if_numbers(name)}"
         holds.append(kind)
     return ColumnError(
         f"Column {names[0]!r} of the left table holds {holds[0]}, and {names[1]!r} of "

@@ -433,8 +433,10 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
     # copying them
     others = [] if kinds == {int} else [value for value in flat if not _is_whole(value)]
     if others:
+        # of strings and a missing token, the missing one is the mistake
+        wrong = next((one for one in others if not isinstance(one, str)), others[0])
         raise TokenError(
-            f"{what} the token {shown(others[0])} among others. Tokens must be all "
+            f"{what} the token {shown(wrong)} among others. Tokens must be all "
             "strings or all integers: "
             "convert them, for example with str()."
         )

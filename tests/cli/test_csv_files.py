@@ -100,3 +100,16 @@ def test_parquet_from_standard_input(folder):
 def test_names_of_columns_are_those_of_pandas():
     write("a.csv", ",x,x,a b\n0,1,2,3\n")
     assert list(read("a.csv").columns) == ["Unnamed: 0", "x", "x.1", "a b"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_two_columns_of_one_name_are_refused():
+    """Others are not: a separator at the end of each line makes two without a name."""
+    near = "count-pairs", "a.csv", "--eps", "1", "-q", *SYNC, "--on"
+    for header in ("id,x,x,x.1", "x,id,x,id"):
+        write("a.csv", f"{header}\n1,0,5,9\n")
+        said = run(*near, "x", code=3).stderr
+        assert "a.csv has several columns named 'x'; rename all but one." in said
+    for header, name in (("id,x,,", "x"), ("x,id,id,y", "y"), ("a,x,x.1,b", "x")):
+        write("a.csv", f"{header}\n1,0,,4\n2,0,,4\n")
+        assert run(*near, name).stdout == "1\n"

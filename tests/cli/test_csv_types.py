@@ -5,7 +5,21 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dask_simjoin.cli.csv_types import FLOAT, INT, TEXT, UINT, as_integers
+from dask_simjoin.cli.csv_types import (
+    FLOAT,
+    INT,
+    TEXT,
+    TIME,
+    UINT,
+    ZONED,
+    CsvColumns,
+    Inferred,
+    as_integers,
+    as_numbers,
+    common_type,
+    inferred_type,
+    which_fit,
+)
 from tests.cli.test_commands import run
 from tests.support.csv_tables import NEAR, SYNC, read, write
 
@@ -67,3 +81,104 @@ def test_ids_of_several_files_have_one_type():
 def test_large_unsigned_ids():
     numbers = as_integers(pa.array(["0", str(2**64 - 1)]), UINT)
     assert numbers.to_pylist() == [0, 2**64 - 1]
+
+
+TIMES = {
+    TIME: [
+        "2024-01-31",
+        "2024-01-31 10:00",
+        "2024-01-31T10:00:59",
+        " 2024-02-29 10:00:00.123456 ",
+    ],
+    ZONED: [
+        "2024-01-31T10:00Z",
+        "2024-01-31 10:00:00+01:00",
+        "2024-01-31T10:00:00.5 -0330",
+        "2024-01-31 10:00+05",
+    ],
+}
+NO_TIMES = [
+    "2024-02-30",
+    "31.01.2024",
+    "2024",
+    "20240131",
+    "2024-01-31 25:00",
+    "x",
+    "5",
+]
+
+
+@pytest.mark.parametrize("kind", [TIME, ZONED])
+def test_times_are_those_of_pandas(kind):
+    other = TIMES[ZONED if kind == TIME else TIME]
+    cells = pa.chunked_array([[*TIMES[kind], "", "NA", *NO_TIMES, *other]])
+    number = len(TIMES[kind])
+    fits = which_fit(cells, kind, False, ".")
+    assert fits.tolist() == [n < number + 2 for n in range(len(cells))]
+    found = as_numbers(cells, kind, ".").to_pandas()
+    assert found.dtype == kind and found[number:].isna().all()
+    want = [pd.Timestamp(text.strip()) for text in TIMES[kind]]
+    assert found[:number].tolist() == want
+    used = CsvColumns(times=frozenset({"t"}))
+    assert inferred_type(cells[: number + 2], used, "t", ".").kind == kind
+    assert inferred_type(cells[number : number + 2], used, "t", ".").kind == FLOAT
+
+
+def test_columns_of_times_need_times():
+    used = CsvColumns(times=frozenset({"t"}))
+    for cells, kind in ((["1", "2"], INT), (["31.01.2024"], TEXT)):
+        assert inferred_type(pa.chunked_array([cells]), used, "t", ".").kind == kind
+        assert inferred_type(pa.chunked_array([cells]), used, "s", ".").kind == kind
+    both = pa.chunked_array([[TIMES[TIME][0], TIMES[ZONED][0]]])
+    assert inferred_type(both, used, "t", ".").kind == ZONED
+    assert common_type([Inferred(TIME, False), Inferred(ZONED, False)]) == ZONED
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("zoned", [False, True])
+def test_pairs_near_in_time(zoned):
+    """The same pairs as from Parquet; bad and missing times are listed."""
+    times = pd.Timestamp("2024-05-01 10:00") + pd.to_timedelta([0, 5, 90, 4, 7], "min")
+    table = pd.DataFrame({"id": range(5), "x": 0.0, "t": times})
+    if zoned:
+        table["t"] = table["t"].dt.tz_localize("Asia/Tokyo")
+    table.to_parquet("t.parquet")
+    cells = table.assign(t=table["t"].astype(str))
+    cells.loc[1, "t"] = cells.loc[1, "t"].replace(" ", "T")
+    cells.to_csv("t.csv", index=False)
+    near = "--eps", "1", "--on", "x", "--id", "id", "--within", "t=5 min", *SYNC, "-q"
+    for kind in ("csv", "parquet"):
+        run("self-join", f"t.{kind}", *near, "-o", f"{kind}.csv")
+    want = {(0, 1), (0, 3), (1, 3), (1, 4), (3, 4)}
+    for kind in ("csv", "parquet"):
+        rows = pd.read_csv(f"{kind}.csv").itertuples(index=False, name=None)
+        assert set(rows) == want
+    cells.loc[[3, 4], "t"] = ["2024-02-30 10:00", None]
+    cells.to_csv("t.csv", index=False)
+    said = run("self-join", "t.csv", *near, "-o", "o.csv", code=3).stderr
+    assert "t.csv, line 5: column 't' has '2024-02-30 10:00', which is not a" in said
+    bad = "--bad-rows", "bad.csv", "--dropna"
+    run("self-join", "t.csv", *near, *bad, "-o", "o.csv")
+    assert pd.read_csv("bad.csv")["line"].tolist() == [5, 6]
+    assert pd.read_csv("o.csv").to_numpy().tolist() == [[0, 1]]
+
+
+@pytest.mark.usefixtures("folder")
+def test_times_of_two_tables_with_other_names():
+    write("a.csv", "id,x,seen\n1,0,2024-01-31\n2,0,2024-02-01\n")
+    write("b.csv", "id,x,when\n3,0,2024-01-31 01:00\n4,0,2024-01-30 22:00\n")
+    words = "join", "a.csv", "--other", "b.csv", "--eps", "1", "--on", "x"
+    run(*words, "--id", "id", "--within", "seen=when=0 h..2 h", "-q", "-o", "o.csv")
+    assert pd.read_csv("o.csv").to_numpy().tolist() == [[1, 3]]
+    run(
+        "counts",
+        "a.csv",
+        *words[4:6],
+        "--id",
+        "id",
+        "--within",
+        "seen=1 D",
+        "-o",
+        "c.csv",
+    )
+    assert pd.read_csv("c.csv")["neighbors"].tolist() == [1, 1]

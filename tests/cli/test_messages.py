@@ -331,3 +331,22 @@ def test_a_text_among_coordinates_is_named(tmp_path, monkeypatch):
         assert f"{name}, line {line}: column 'y' has 'abc', which is not" in said
     make = "index", "make", "near.csv", *words[:5], "--id", "x", "--path", "grown"
     assert "near.csv, line 32: column 'y' has 'abc'" in run(*make, code=3).stderr
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("cell", ["1,000.5", "$10", "5%"])
+def test_numbers_with_other_characters(cell):
+    pd.DataFrame({"id": [1, 2], "x": [cell] * 2}).to_csv("a.csv", index=False)
+    said = run("count-pairs", "a.csv", "--eps", "1", "--on", "x", code=2).stderr
+    assert "Numbers in files have no unit, currency or separator of thousands." in said
+    assert "makes other" not in said and repr(cell) in said
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("cell", ["inf", "-inf", "1e400"])
+def test_the_line_of_an_infinite_number_is_named(cell):
+    pd.DataFrame({"id": [1, 2], "x": ["0", cell]}).to_csv("a.csv", index=False)
+    said = run("count-pairs", "a.csv", "--eps", "1", "--on", "x", code=3).stderr
+    assert "See a.csv, line 3." in said
+    said = run("self-join", "a.csv", "--eps", "1", "--id", "k", "-o", "o.csv", code=2)
+    assert "Leave out --id to number the rows from 0." in said.stderr

@@ -217,3 +217,13 @@ def test_rows_that_no_imputer_mends(x, metric):
     text = told(NearestNeighbors(metric=metric).fit, table)
     assert text.endswith("Leave out such rows first.")
     assert told(fitted.kneighbors, x).endswith("(axis=1)].")
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_arrays_of_booleans_are_coordinates(lazy):
+    """As in scikit-learn, where they are usual for metric="hamming"."""
+    x = np.random.default_rng(0).random((40, 6)) < 0.3
+    given = da.from_array(x, chunks=(15, 6)) if lazy else x
+    how = {"eps": 0.2, "min_samples": 2, "metric": "hamming"}
+    found = np.asarray(DBSCAN(**how).fit(given).labels_)
+    assert found.tolist() == DBSCAN(**how).fit(x.astype(float)).labels_.tolist()

@@ -426,8 +426,8 @@ def test_objects_that_are_numbers(how):
     frame = pd.DataFrame({"x": pd.Series(rows, dtype=object)})
     text = (
         r"Column 'x' holds a Decimal in row \d.* \(label 1\), but coordinates must have "
-        r"a dtype of integers or floats. If all values are numbers, convert them: df\['x'\] = "
-        r"df\['x'\].astype\('float64'\)\."
+        r"a dtype of integers or floats. If the values are numbers, such as Decimal, "
+        r"convert them: df\['x'\] = df\['x'\].astype\('float64'\)\."
     )
     with pytest.raises(CoordinateError, match=text):
         computed(lay(frame, how).simjoin.count_pairs(1.0, on="x"))

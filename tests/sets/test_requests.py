@@ -212,6 +212,7 @@ def test_texts_need_a_tokenizer_and_lists_take_none():
         ([[1.5]], TokenError, "A row of the column has the token 1.5 among others"),
         ([[True]], TokenError, "has the token True among others"),
         ([[None, "a"]], TokenError, "has the token None among others"),
+        ([["a", None], ["b"]], TokenError, "has the token None among others"),
         (
             [[2**63]],
             TokenError,
