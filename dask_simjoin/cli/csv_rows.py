@@ -111,15 +111,15 @@ def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.
     kinds = {name: rules.kinds.get(name, TEXT) for name in names}
     check_closed(data, block)
     as_text = [name for name in names if kinds[name] == TEXT or name in rules.ids]
-    has_times = any(kind in CLOCKS for kind in kinds.values())
+    times = [name for name in names if kinds[name] in CLOCKS]
     has_integers = any(
         kinds[name] in (INT, UINT) and name not in as_text for name in names
     )
-    # Arrow would read 0x10 as 16, and has other rules for times
-    is_plain = not has_integers or not (b"0x" in data or b"0X" in data)
-    if is_plain and not has_times:
+    # Arrow would read 0x10 as 16
+    if not has_integers or not (b"0x" in data or b"0X" in data):
+        # it has other rules for times
         types = {
-            name: pa.string() if name in as_text else TYPES[kinds[name]]
+            name: pa.string() if name in (*as_text, *times) else TYPES[kinds[name]]
             for name in names
         }
         try:
@@ -127,11 +127,19 @@ def _parsed(data: bytes, block: CsvBlock, names: list[str], rules: Rules) -> pa.
         except ValueError:
             pass
         else:
-            if not any(
+            has_gaps = any(
                 table[name].null_count and kinds[name] in (INT, UINT, BOOL)
                 for name in names
                 if name not in rules.gaps
+            )
+            if not has_gaps and all(
+                which_fit(table[name], kinds[name], False, block.file.decimal).all()
+                for name in times
             ):
+                for name in times:
+                    cells = as_numbers(table[name], kinds[name], block.file.decimal)
+                    place = table.column_names.index(name)
+                    table = table.set_column(place, name, cells)
                 _check_digits(table, block, rules)
                 return _with_texts(table, block, as_text, rules)
     texts = read_texts(data, block, names)
