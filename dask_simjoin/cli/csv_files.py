@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import NamedTuple
 
-import click
 import dask
 import dask.dataframe as dd
 import pandas as pd
@@ -236,7 +235,7 @@ def _kinds(heads: list[Head], used: CsvColumns) -> dict[str, str]:
     for head in heads:
         lacking = [name for name in wanted if name not in head.file.columns]
         if lacking:
-            raise click.ClickException(
+            raise BadData(
                 f"Column {lacking[0]!r} is not found in {head.file.name}, which has the "
                 f"columns {', '.join(head.file.columns)}, but "
                 f"{next(one.file.name for one in heads if lacking[0] in one.file.columns)}"

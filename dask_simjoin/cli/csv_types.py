@@ -124,6 +124,9 @@ class CsvColumns:
     def is_inferred(self, name: str) -> bool:
         return name not in self.ids if self.inferred is None else name in self.inferred
 
+    def reads(self, name: str) -> bool:
+        return self.read is None or name in self.read
+
     def is_number(self, name: str) -> bool:
         return self.numbers is None or name in self.numbers
 

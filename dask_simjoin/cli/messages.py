@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from dask_simjoin.cli.csv_files import HEAD_ROWS
-from dask_simjoin.cli.csv_types import decimal_hint
+from dask_simjoin.cli.csv_types import TIMES, decimal_hint
 from dask_simjoin.cli.sources import TableReader
 from dask_simjoin.errors import (
     ColumnError,
@@ -84,7 +84,13 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     (re.compile(r"\b(by|different)=\[\('(.*?)', '(.*?)'\)\]"), r"--\1 \2=\3"),
     (
         re.compile(r"Convert texts of times with pandas\.to_datetime\(\)\."),
-        "In CSV files, times look like 2024-01-31 10:00 or 2024-01-31T10:00Z.",
+        "In CSV files, times look like 2024-01-31 10:00 or 2024-01-31T10:00Z. In Parquet "
+        "files, they need a type for times.",
+    ),
+    (
+        re.compile(r"To use the times in seconds: .*total_seconds\(\)\."),
+        "For rows that are near in time, use within= with this column, such as "
+        "--within 'time=10 min', and name other columns with on=.",
     ),
     (
         re.compile(r"This makes other values missing(?:, .*?)?\.(?= |$)"),
@@ -306,6 +312,8 @@ def _first_text(text: str, files: Sequence[Frame]) -> str:
             if not bad:
                 return ""
             shown = f"{bad[0]!r}{decimal_hint(bad[0])}"
+            if any(re.fullmatch(pattern, bad[0]) for pattern in TIMES.values()):
+                shown += " (for rows that are near in time, use --within)"
             return f" Its first value that is not a number is {shown}."
     return ""
 

@@ -57,6 +57,7 @@ class ParquetContents(NamedTuple):
     has_gaps: bool
     numbers: frozenset[str]  # columns of numbers in at least one file
     texts: frozenset[str]  # columns of texts in at least one file
+    columns: list[frozenset[str]]  # names of the columns of each file
 
     @property
     def lists(self) -> frozenset[str]:
@@ -109,8 +110,24 @@ def contents_of(files: Sequence[ParquetFile]) -> ParquetContents:
         _has_missing(one, unusual) for _, one in footers
     )
     return ParquetContents(
-        [file for file, _ in footers], types, gaps, frozenset(numbers), frozenset(texts)
+        [file for file, _ in footers],
+        types,
+        gaps,
+        frozenset(numbers),
+        frozenset(texts),
+        [frozenset(one.schema.to_arrow_schema().names) for _, one in footers],
     )
+
+
+def check_columns(contents: ParquetContents, names: Iterable[str]) -> None:
+    """Raise `BadData` if a file lacks one of these columns."""
+    for name in names:
+        for file, columns in zip(contents.files, contents.columns, strict=True):
+            if name not in columns:
+                raise BadData(
+                    f"Column {name!r} is not found in {file.name}, but in other files. "
+                    "Tables to concatenate need the same columns."
+                )
 
 
 ENDINGS = (".parquet", ".parq", ".pq")

@@ -31,6 +31,7 @@ from dask_simjoin.cli.parquet_files import (
     DAMAGED,
     ParquetFile,
     ParquetTable,
+    check_columns,
     check_readable,
     checked_rows,
     contents_of,
@@ -117,6 +118,8 @@ class TableReader:
             frame = dd.read_parquet(
                 names if len(names) > 1 else names[0], index=False, arrow_to_pandas=how
             )
+            read = [name for name in frame.columns if used.reads(name)]
+            check_columns(contents, read)
             checked = checked_rows(frame, contents, used, self.written.skips)
             self.parquet[tuple(paths)] = checked.table
             return checked.frame

@@ -350,3 +350,12 @@ def test_the_line_of_an_infinite_number_is_named(cell):
     assert "See a.csv, line 3." in said
     said = run("self-join", "a.csv", "--eps", "1", "--id", "k", "-o", "o.csv", code=2)
     assert "Leave out --id to number the rows from 0." in said.stderr
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_times_as_coordinates(kind):
+    table = pd.DataFrame({"t": pd.to_datetime(["2024-01-01", "2024-01-02"])})
+    getattr(table, f"to_{kind}")(f"a.{kind}", index=False)
+    said = run("count-pairs", f"a.{kind}", "--eps", "1", "--on", "t", code=2).stderr
+    assert "near in time, use --within" in said

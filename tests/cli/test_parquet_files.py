@@ -254,3 +254,15 @@ def test_lists_of_other_lengths_are_bad(first, second, place, tmp_path, monkeypa
     assert sorted(bad["file"].map(starts) + bad["line"]) == other
     missing = (bad["reason"] == "column 'v' has no value").sum()
     assert missing == sum(one is None for one in lists)
+
+
+@pytest.mark.parametrize("first", ["1.parquet", "20.parquet"])
+def test_a_file_that_lacks_a_column_is_named(first):
+    Path("p").mkdir()
+    table = pd.DataFrame({"id": [1, 2], "x": [0.0, 1.0], "z": 0})
+    table.to_parquet(f"p/{first}")
+    table[["id", "z"]].assign(id=[3, 4]).to_parquet("p/3.parquet")
+    words = "count-pairs", "p", "--eps", "1", *SYNC, "--on"
+    said = run(*words, "x", code=3).stderr
+    assert "Column 'x' is not found in p/3.parquet, but in other files." in said
+    assert run(*words, "z", "-q").stdout == "6\n"

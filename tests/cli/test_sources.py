@@ -51,7 +51,7 @@ def test_tables_of_a_header_only(points, tmp_path):
     run("self-join", "bare.csv", "bare.tsv", "--eps", "0.1", "-o", "none.csv", *ON)
     assert (tmp_path / "none.csv").read_text() == "left,right\n"
     for table, code, said in (
-        ("other.csv", 1, "Column 'name' is not found in other.csv.* columns y, x"),
+        ("other.csv", 3, "Column 'name' is not found in other.csv.* columns y, x"),
         ("empty.csv", 3, "empty.csv is empty: it has no header"),
     ):
         words = "dedup", "a.csv", table, "--eps", "0.1", "-o", "n.csv", *ON
