@@ -280,7 +280,7 @@ def test_files_that_lack_a_column(places, tmp_path):
             "-o",
             "n.csv",
         )
-        ran = run(*words, code=1)
+        ran = run(*words, code=3)
         assert "not found" in ran.stderr and lacking in ran.stderr
 
 
