@@ -130,13 +130,18 @@ def take_turns(items):
 
 def keep_each_value(items):
     """Mark slow the combinations of parameters that are not needed to test each value
-    at least once.
+    at least once, except of kernels, filters and metrics.
 
     The values of one `parametrize` belong together: they are as one value.
     """
     functions = {}
     for item in items:
-        if hasattr(item, "callspec") and item.get_closest_marker("slow") is None:
+        folders = item.path.relative_to(ROOT).parts[:2]
+        if (
+            {"engine", "metrics"}.isdisjoint(folders)
+            and hasattr(item, "callspec")
+            and item.get_closest_marker("slow") is None
+        ):
             functions.setdefault((item.path, item.cls, item.originalname), []).append(
                 (item, values_of(item))
             )

@@ -1,7 +1,6 @@
 """Which rows of a segment count, and which points lie in a box: against NumPy."""
 
 import numpy as np
-import pytest
 
 from dask_simjoin.disk_index.segments import (
     SegmentChoice,
@@ -9,6 +8,7 @@ from dask_simjoin.disk_index.segments import (
     segment_bytes,
     within,
 )
+from tests.support.profiles import pairwise
 
 VERSION = np.array([1, 2, 2, 3, 5, 5])
 
@@ -21,9 +21,11 @@ def segment(version=VERSION):
     }
 
 
-@pytest.mark.parametrize("versions", [(0, 5), (1, 5), (0, 3), (2, 3), (5, 9)])
-@pytest.mark.parametrize("places", [[], [0], [2, 5]])
-@pytest.mark.parametrize("named", [True, False])
+@pairwise(
+    versions=[(0, 5), (1, 5), (0, 3), (2, 3), (5, 9)],
+    places=[[], [0], [2, 5]],
+    named=[True, False],
+)
 def test_rows_that_count(versions, places, named):
     found = included_rows(
         segment(), SegmentChoice(np.array(places, np.int64), named, versions)

@@ -18,13 +18,12 @@ from dask_simjoin.planning.searches import (
 )
 from dask_simjoin.sizes import SAMPLED
 from tests.support.oracle import totals
-from tests.support.profiles import every_nth
+from tests.support.profiles import every_nth, pairwise
 
 METRICS = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}
 
 
-@pytest.mark.parametrize("norm", METRICS)
-@pytest.mark.parametrize("k", [1, 3])
+@pairwise(norm=list(METRICS), k=[1, 3])
 def test_no_neighbor_of_a_point_in_a_box_is_further(norm, k):
     rng = np.random.default_rng(k)
     x = rng.normal(size=(200, 3))
@@ -62,7 +61,7 @@ def test_a_large_sample_is_thinned():
     assert len(used_points(x, 1 << 40, 3000)) == 3000
 
 
-@pytest.mark.parametrize("norm", every_nth(2, METRICS))
+@pytest.mark.parametrize("norm", every_nth(4, METRICS))
 def test_each_box_gets_the_sample_points_near_it(monkeypatch, norm):
     """With 400 boxes and points thinned at random, the limits are far wider."""
     monkeypatch.setattr(searches, "MAX_WORK", 1)
