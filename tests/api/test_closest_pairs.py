@@ -144,7 +144,7 @@ def test_distances_that_are_rounded_to_one_number_are_in_order_of_their_squares(
     assert squares[0, 1] == 1 + 2 * u * u > squares[2, 3] == 1 + u * u
 
 
-@pytest.mark.parametrize("n", every_nth(2, [1, 10, 3000]))
+@pytest.mark.parametrize("n", every_nth(4, [1, 10, 3000]))
 def test_more_duplicates_than_pairs_asked_for(n):
     df = pd.DataFrame(np.zeros((20_000, 2)))
     found = df.simjoin.closest_pairs(n)
@@ -464,7 +464,7 @@ def test_repeated_ids_are_refused(lazy):
         len(frame.simjoin.closest_pairs(1))
 
 
-@pytest.mark.parametrize("step", every_nth(2, ["sort_values", "merge"]))
+@pytest.mark.parametrize("step", every_nth(4, ["sort_values", "merge"]))
 def test_rows_whose_order_differs_between_two_computations(step):
     """Shuffles on disk do not fix the order of rows with equal keys, and the result
     needs the rows twice.

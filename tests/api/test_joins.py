@@ -184,7 +184,7 @@ def test_any_rows_of_any_metric(case, data):
         )
 
 
-@in_turns(1, how=every_nth(2, LAYOUTS), columns=[(1, False), (2, True), (5, False)])
+@in_turns(1, how=every_nth(4, LAYOUTS), columns=[(1, False), (2, True), (5, False)])
 def test_attributes_of_both_rows(columns, how):
     dims, text = columns
     left, right = table(200, dims, 1, text), table(90, dims, 2, text)
@@ -221,7 +221,7 @@ def test_attributes_of_both_rows(columns, how):
 
 
 @pytest.mark.parametrize(
-    "how", every_nth(2, LAYOUTS), ids=lambda how: "-".join(map(str, how))
+    "how", every_nth(4, LAYOUTS), ids=lambda how: "-".join(map(str, how))
 )
 def test_rows_in_no_pair(how):
     left, right = table(200, 2, 1), table(60, 2, 2)
@@ -277,7 +277,7 @@ def test_messages_name_the_tables_of_the_call(lazy):
             value(a.simjoin.join(b, 1.0, how="outer"))
 
 
-@in_turns(1, how=every_nth(2, LAYOUTS), dims=[2, 5])
+@in_turns(1, how=every_nth(4, LAYOUTS), dims=[2, 5])
 def test_radii_are_those_of_left_rows(dims, how):
     left, right = table(200, dims, 1), table(90, dims, 2)
     left["r"] = np.random.default_rng(3).choice([0.0, 0.5, 1.0, 2.0, 4.0], 200)

@@ -257,7 +257,7 @@ def test_any_points_with_a_smallest_distance(case, data):
     check_drawn(case, data, least=least, most=most)
 
 
-@in_turns(1, bounds=every_nth(3, [(3.0, None), (3.0, 4.0), (2.0, 2.0)]), dims=[2, 24])
+@in_turns(1, bounds=every_nth(5, [(3.0, None), (3.0, 4.0), (2.0, 2.0)]), dims=[2, 24])
 def test_many_rows_are_too_near(dims, bounds):
     """Rows on a lattice with many copies: whole tiles are nearer, and ties are at the
     bounds.

@@ -15,7 +15,7 @@ SEED = 2026
 @pytest.mark.filterwarnings("ignore")
 @in_turns(
     1,
-    case=every_nth(2, range(12)),
+    case=every_nth(4, range(12)),
     program=[neighbor_cases, tree_cases, unit_cases],
 )
 def test_random_cases(program, case):

@@ -83,7 +83,7 @@ OPTIONS = [
 ON = {"on": ["x", "y"]}
 
 
-@in_turns(1, options=every_nth(2, OPTIONS), way=["plain", "entity", "spatial"])
+@in_turns(1, options=every_nth(4, OPTIONS), way=["plain", "entity", "spatial"])
 def test_verbs_of_one_table(options, way):
     frame = table(160, len(way))
     lazy, how = laid(frame, way)
@@ -114,7 +114,7 @@ ONE_SIDED = [
 ]
 
 
-@in_turns(1, options=every_nth(2, ONE_SIDED), way=["plain", "entity", "spatial"])
+@in_turns(1, options=every_nth(4, ONE_SIDED), way=["plain", "entity", "spatial"])
 def test_ranges_are_for_the_right_row_minus_the_left_row(options, way):
     frame, other = table(120, 3), table(90, 4)
     other["t"] = other["t"].astype("datetime64[ns]").dt.floor("us").dt.as_unit("us")

@@ -133,7 +133,7 @@ def frame_of(column):
     return pd.DataFrame({"x": np.zeros(len(column)), "g": column})
 
 
-@pytest.mark.parametrize("kind", every_nth(2, KINDS))
+@pytest.mark.parametrize("kind", every_nth(4, KINDS))
 def test_plain_frames_of_any_two_dtypes(kind):
     """Those that come later, too, so that each two meet one way round or the other; by
     default one of five.
@@ -167,7 +167,7 @@ PAIRED = [
 
 
 @in_turns(
-    2, kinds=every_nth(2, PAIRED), lazy=["left", "right", "both"], convert=[True, False]
+    2, kinds=every_nth(4, PAIRED), lazy=["left", "right", "both"], convert=[True, False]
 )
 def test_frames_of_dask_compare_what_they_hold(kinds, lazy, convert):
     """Objects are texts where Dask makes texts of them: those of a plain table become

@@ -70,7 +70,7 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.parametrize(("tables", "output"), every_nth(2, READ + WRITTEN))
+@pytest.mark.parametrize(("tables", "output"), every_nth(4, READ + WRITTEN))
 def test_what_is_written_are_the_pairs_of_the_verb(points, tables, output, tmp_path):
     points.to_csv("tables.csv", index=False)
     points.to_csv("tables.tsv", index=False, sep="\t")
@@ -276,7 +276,7 @@ def test_rows_without_coordinates_are_reported(
 @pytest.mark.parametrize(
     ("how", "rows", "left", "right"),
     every_nth(
-        2,
+        4,
         [
             ("inner", 1, "left out", "left out"),
             ("left", 4, "kept", "left out"),
@@ -486,7 +486,7 @@ def test_a_cluster_that_is_there(points, two_workers):
     assert json.loads(ran.stdout)["command"] == "self-join"
 
 
-@pytest.mark.parametrize("live", every_nth(2, [True, False]))
+@pytest.mark.parametrize("live", every_nth(4, [True, False]))
 def test_progress_tells_tasks_and_rows(points, monkeypatch, live):
     monkeypatch.setattr(running, "_live", lambda: live)
     monkeypatch.setattr(running, "LINE_SECONDS", 0.0)
@@ -535,7 +535,7 @@ KNN = ("knn", "points", "--k", "3")
     1,
     output=["out.csv", "out.parquet", "out/"],
     command=every_nth(
-        2,
+        4,
         [
             (("self-join", "points", "--eps", "0.1", *ALOUD), True),
             (

@@ -16,7 +16,7 @@ from tests.support.profiles import every_nth
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-@pytest.mark.parametrize("seed", every_nth(2, range(20)))
+@pytest.mark.parametrize("seed", every_nth(4, range(20)))
 def test_random_files_are_read_as_pandas_reads_them(seed, monkeypatch):
     draw = random.Random(seed)
     monkeypatch.setattr(csv_records, "BLOCK_BYTES", draw.choice([9, 40, 10**6]))

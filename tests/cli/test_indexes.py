@@ -151,7 +151,7 @@ def test_a_check_names_what_is_damaged(points, tmp_path):
 
 @pytest.mark.parametrize(
     "output",
-    every_nth(2, ["changes.csv", "changes.tsv", "changes.parquet", "changes/"]),
+    every_nth(4, ["changes.csv", "changes.tsv", "changes.parquet", "changes/"]),
 )
 def test_an_update_prints_its_rows_and_pairs(points, output):
     """As many as Python's result has, also of a batch that is known."""
@@ -304,7 +304,7 @@ def test_bad_places_of_an_update(tmp_path, monkeypatch):
     assert written("o.csv")[0] == {(1, 2)}
 
 
-@pytest.mark.parametrize("kind", every_nth(2, ["csv", "parquet"]))
+@pytest.mark.parametrize("kind", every_nth(4, ["csv", "parquet"]))
 def test_rows_without_coordinates_are_left_out_of_one_update(points, kind):
     table = pd.DataFrame({"x": [0.5, None, np.inf], "y": 0.5, "key": ["a", "b", "c"]})
     getattr(table, f"to_{kind}")(f"next.{kind}", index=False)

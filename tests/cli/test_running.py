@@ -207,7 +207,7 @@ def test_objects_of_the_import_are_left_out_of_garbage_collections():
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("number", every_nth(2, [signal.SIGINT, signal.SIGHUP]))
+@pytest.mark.parametrize("number", every_nth(4, [signal.SIGINT, signal.SIGHUP]))
 def test_a_signal_while_modules_are_imported(number):
     ran = subprocess.run(
         [sys.executable, "-c", WHILE_IMPORTED, str(int(number))],

@@ -198,7 +198,7 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("name", every_nth(2, READERS))
+@pytest.mark.parametrize("name", every_nth(4, READERS))
 def test_readers_look_again_if_a_vacuum_removes_what_they_read(
     name, index, monkeypatch
 ):

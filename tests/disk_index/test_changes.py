@@ -91,7 +91,7 @@ RARE = ("far from 0", "manhattan", "minkowski", "chebyshev", "one column", "all"
 @pytest.mark.parametrize(
     "case",
     every_nth(
-        2,
+        4,
         [
             pytest.param(case, marks=pytest.mark.slow if case in RARE else ())
             for case in CASES

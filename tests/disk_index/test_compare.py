@@ -23,8 +23,9 @@ from tests.support.stored import Stored
 pytestmark = pytest.mark.usefixtures("in_this_thread")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("dims", "n", "apart"), every_nth(2, [(2, 2000, True), (20, 800, False)])
+    ("dims", "n", "apart"), every_nth(4, [(2, 2000, True), (20, 800, False)])
 )
 def test_parts_are_read_where_they_are_compared(dims, n, apart, tmp_path, small_tasks):
     """Where there are more rows than fit side by side; not where each part is near to
@@ -73,7 +74,7 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("persisted", every_nth(2, [False, True]))
+@pytest.mark.parametrize("persisted", every_nth(4, [False, True]))
 def test_pairs_of_which_other_values_are_kept_have_changed(persisted, tmp_path):
     """So that a table of pairs, less those that went, with those that came, is that of
     the new version.

@@ -415,7 +415,7 @@ def test_a_manifest_that_a_tombstone_has_replaced(path):
     assert found.versions == 2
 
 
-@pytest.mark.parametrize("store", every_nth(2, [False, True]))
+@pytest.mark.parametrize("store", every_nth(4, [False, True]))
 def test_random_damage_is_refused_or_does_no_harm(store):
     """`python -m tests.checks.index_damage` tries more."""
     if store:

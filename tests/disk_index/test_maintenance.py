@@ -82,7 +82,7 @@ def test_a_week_of_updates_then_optimize_is_a_full_build(tmp_path, monkeypatch):
         assert not rest.any()
 
 
-@pytest.mark.parametrize("policy", every_nth(2, ["never", "always", 1.5, "auto"]))
+@pytest.mark.parametrize("policy", every_nth(4, ["never", "always", 1.5, "auto"]))
 def test_policies(policy, tmp_path, monkeypatch):
     monkeypatch.setattr(
         maintenance, "COMMIT", 20 * maintenance.OPEN_COST

@@ -149,7 +149,7 @@ OLD = pytest.mark.skipif(
 @pytest.mark.parametrize(
     "kind",
     every_nth(
-        2, [pytest.param(kind, marks=[OLD] * (kind == "times")) for kind in DTYPES]
+        4, [pytest.param(kind, marks=[OLD] * (kind == "times")) for kind in DTYPES]
     ),
 )
 def test_equal_ids_of_other_dtypes_are_the_same(kind, tmp_path):

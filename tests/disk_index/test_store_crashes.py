@@ -104,6 +104,7 @@ def every(server, name, mode, step):
     return set(numbers)
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_an_update_that_is_killed_is_done_or_not(server):
     assert every(server, "update", "kill", 37 if everything() else 111) == {3, 4}

@@ -30,7 +30,7 @@ METRICS = {
 }
 
 
-@pytest.mark.parametrize("metric", every_nth(2, METRICS))
+@pytest.mark.parametrize("metric", every_nth(4, METRICS))
 def test_every_metric(metric, tmp_path):
     """Some rows come and others go, and the index tells the pairs and their distances
     before and after.
@@ -138,7 +138,7 @@ NAMES = {
 @pytest.mark.parametrize(
     ("kind", "column"),
     every_nth(
-        2, [*((kind, True) for kind in NAMES), ("negative", False), ("texts", False)]
+        4, [*((kind, True) for kind in NAMES), ("negative", False), ("texts", False)]
     ),
 )
 def test_ids_of_every_kind(kind, column, tmp_path):
@@ -657,7 +657,7 @@ BATCH = pd.DataFrame(
 )
 
 
-@pytest.mark.parametrize("kind", every_nth(2, ["int64", "str"]))
+@pytest.mark.parametrize("kind", every_nth(4, ["int64", "str"]))
 def test_a_batch_name_with_other_rows_is_refused(kind, tmp_path):
     """The same rows are known in any order, partitions and dtypes; other rows would be
     lost.

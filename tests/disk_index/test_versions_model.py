@@ -8,7 +8,7 @@ from tests.checks.versions_model import MUTANTS, SHORT, Rules, explore, mutant
 from tests.support.profiles import every_nth
 
 
-@pytest.mark.parametrize("name", every_nth(2, SHORT))
+@pytest.mark.parametrize("name", every_nth(4, SHORT))
 def test_the_guarantees_hold_in_every_order_of_steps(name):
     states, steps, broken = explore(Rules(), SHORT[name])
     assert broken is None

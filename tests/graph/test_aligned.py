@@ -51,7 +51,7 @@ def write(folder, files, columns):
     1,
     kind=["counting", "restarting", "dask"],
     filesystem=["fsspec", "arrow"],
-    verb=every_nth(2, VERBS),
+    verb=every_nth(4, VERBS),
 )
 def test_beside_a_frame_of_merged_partitions(written, kind, filesystem, verb):
     ddf = dd.read_parquet(written / kind, filesystem=filesystem)
@@ -80,6 +80,7 @@ def test_beside_a_frame_of_merged_partitions(written, kind, filesystem, verb):
         assert ddf[lazy <= 1].c0.compute().tolist() == frame.c0[want <= 1].tolist()
 
 
+@pytest.mark.slow
 @in_turns(1, files=[10, 16, 25], columns=[2, 8, 30])
 def test_other_numbers_of_files_and_columns(files, columns, tmp_path):
     """Dask merges partitions by both."""

@@ -44,7 +44,7 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("use", every_nth(2, PLAIN))
+@pytest.mark.parametrize("use", every_nth(4, PLAIN))
 def test_plain_filters_move_as_without_this_package(use, monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
     made = pd.DataFrame({"x": rng.normal(size=40), "k": rng.integers(0, 4, 40)})

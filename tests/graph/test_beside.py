@@ -188,7 +188,7 @@ def check(frame, use, after):
 AFTER_ALL = AFTER | BY_PARTITION
 
 
-@profiles.in_turns(1, after=list(AFTER_ALL), before=every_nth(2, [*BEFORE, *MOVED]))
+@profiles.in_turns(1, after=list(AFTER_ALL), before=every_nth(4, [*BEFORE, *MOVED]))
 def test_filters_by_counts(sources, before, after):
     check((BEFORE | MOVED)[before](sources["repeating"]), "filter by counts", after)
 
@@ -197,7 +197,7 @@ def test_filters_by_counts(sources, before, after):
     1,
     source=FILES,
     before=["filter", "range", "reset_index", "repartition"],
-    after=every_nth(2, AFTER),
+    after=every_nth(4, AFTER),
 )
 def test_filters_of_files_by_counts(sources, source, before, after):
     check(BEFORE[before](sources[source]), "filter by counts", after)
@@ -207,7 +207,7 @@ def test_filters_of_files_by_counts(sources, source, before, after):
     1,
     after=["len", "series", "map_partitions"],
     place=[("repeating", "filter"), ("known", "set_index")],
-    use=every_nth(2, USES),
+    use=every_nth(4, USES),
 )
 def test_every_verb_and_use(sources, use, place, after):
     source, before = place
@@ -215,7 +215,7 @@ def test_every_verb_and_use(sources, use, place, after):
 
 
 @profiles.in_turns(
-    1, source=FILES, use=every_nth(3, USES), after=["series", "set_index"]
+    1, source=FILES, use=every_nth(5, USES), after=["series", "set_index"]
 )
 def test_every_verb_and_use_of_files(sources, use, source, after):
     check(BEFORE["range"](sources[source]), use, after)
@@ -227,7 +227,7 @@ def test_every_verb_and_use_of_files(sources, use, source, after):
     1,
     lambda source, before, after: (before, after) != ("repartition", "set_index"),
     source=FILES,
-    before=every_nth(2, BEFORE),
+    before=every_nth(4, BEFORE),
     after=list(BY_PARTITION),
 )
 def test_partitions_of_files(sources, source, before, after):
@@ -296,14 +296,14 @@ LAZY = VALUES | {
 }
 
 
-@pytest.mark.parametrize("verb", every_nth(2, LAZY))
+@pytest.mark.parametrize("verb", every_nth(4, LAZY))
 def test_functions_of_partitions(sources, verb):
     with dask.config.set(scheduler="sync"):
         made = LAZY[verb](sources["known"])
         assert made.map_partitions(lambda part: part).compute().equals(made.compute())
 
 
-@pytest.mark.parametrize("before", every_nth(2, ["set_index", "merge"]))
+@pytest.mark.parametrize("before", every_nth(4, ["set_index", "merge"]))
 def test_what_is_shuffled_is_shuffled_once(sources, before):
     """A second shuffle by disk or network might give rows of one label in another
     order.

@@ -370,7 +370,7 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("made", every_nth(2, list(WRITTEN)))
+@pytest.mark.parametrize("made", every_nth(4, list(WRITTEN)))
 def test_a_partition_is_written_by_the_task_that_makes_it(tmp_path, made):
     frame = pd.DataFrame(
         np.random.default_rng(3).uniform(size=(400, 2)), columns=["x", "y"]
@@ -420,7 +420,7 @@ def test_fused_steps_ask_for_all_that_they_read():
     assert Other._projection_columns == ["own"]
 
 
-@pytest.mark.parametrize("verb", every_nth(2, ["near_duplicated", "neighbor_counts"]))
+@pytest.mark.parametrize("verb", every_nth(4, ["near_duplicated", "neighbor_counts"]))
 def test_values_of_groups_in_combined_files_are_persisted(tmp_path, verb):
     frame = pd.DataFrame(
         {"x": range(12), "y": 0.0, "g": ["a", "b", "c"] * 4, "n": range(12)}

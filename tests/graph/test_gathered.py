@@ -29,7 +29,7 @@ def frame_of(ids):
     return rows if ids else FRAME
 
 
-@in_turns(1, join=every_nth(2, JOINS), ids=[False, True])
+@in_turns(1, join=every_nth(4, JOINS), ids=[False, True])
 def test_all_rows_are_the_concatenated_partitions(join, ids):
     data = dd.from_pandas(frame_of(ids), npartitions=4)
     how = {"id": "name"} if ids else {}

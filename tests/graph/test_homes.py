@@ -112,7 +112,7 @@ def test_dask_places_tasks_of_one_chunk_of_shuffled_rows_and_of_searches(
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("begun", every_nth(2, [False, True]))
+@pytest.mark.parametrize("begun", every_nth(4, [False, True]))
 def test_a_home_is_killed_before_or_while_its_chunks_are_compared(
     mortal_workers, on_each, sent, begun
 ):

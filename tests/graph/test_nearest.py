@@ -64,7 +64,7 @@ def sets():
 SETS = dict(sets())
 
 
-@in_turns(1, name=every_nth(2, SETS), k=[1, 7, 150], partitioning=["entity", "spatial"])
+@in_turns(1, name=every_nth(4, SETS), k=[1, 7, 150], partitioning=["entity", "spatial"])
 def test_every_partitioning(name, k, partitioning):
     x = np.random.default_rng(1).permutation(SETS[name])
     frame = frame_of(x)
@@ -86,7 +86,7 @@ def test_every_partitioning(name, k, partitioning):
     assert found.partitions[2].compute(scheduler="sync").tolist() == want[500:750]
 
 
-@pytest.mark.parametrize("how", every_nth(2, ["inner", "left"]))
+@pytest.mark.parametrize("how", every_nth(4, ["inner", "left"]))
 def test_one_task_searches_all_near_chunks(how, monkeypatch):
     """The number of tasks grows with the chunks, but not with their near chunks, as far
     as these fit in the memory of a task.

@@ -26,7 +26,7 @@ from dask_simjoin.graph.placement import (
 from dask_simjoin.planning import visits
 from dask_simjoin.sizes import KEPT
 from tests.support.gates import PATIENCE
-from tests.support.profiles import every_nth, in_turns
+from tests.support.profiles import chosen, every_nth, in_turns
 
 EPS = 0.0002
 
@@ -492,7 +492,7 @@ def read_bytes(client):
     )
 
 
-@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("ordered", chosen([False, True], [True]))
 def test_workers_follow_the_order_and_reports_count_what_they_read(
     small_memory, monkeypatch, ordered
 ):
@@ -545,7 +545,7 @@ VERBS = {
 }
 
 
-@in_turns(1, verb=every_nth(2, VERBS), partitioning=["entity", "spatial"])
+@in_turns(1, verb=every_nth(4, VERBS), partitioning=["entity", "spatial"])
 def test_other_verbs_find_the_same_in_any_order_of_visits(
     small_memory, monkeypatch, verb, partitioning
 ):

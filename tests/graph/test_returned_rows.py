@@ -31,7 +31,7 @@ def labels_of(frame):
     return held.simjoin.dbscan(EPS, 4, dropna=True, **HOW)
 
 
-@pytest.mark.parametrize("reduced", every_nth(2, list(REDUCED)))
+@pytest.mark.parametrize("reduced", every_nth(4, list(REDUCED)))
 def test_reductions(frame, client, reduced):
     labels = labels_of(frame)
     lazy, want = (

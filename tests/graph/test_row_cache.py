@@ -213,7 +213,7 @@ def local_client():
         yield client
 
 
-@pytest.mark.parametrize("verb", every_nth(2, VERBS))
+@pytest.mark.parametrize("verb", every_nth(4, VERBS))
 def test_workers_read_a_partition_once(local_client, verb):
     check_read_once(verb)
 
@@ -297,7 +297,7 @@ def test_partitions_are_summarised_while_others_are_read(local_client):
     assert READS["counted", 40] < 20
 
 
-@pytest.mark.parametrize("threads", every_nth(2, [1, 10]))
+@pytest.mark.parametrize("threads", every_nth(4, [1, 10]))
 def test_rows_are_dropped_as_soon_as_they_take_too_much(
     local_client, monkeypatch, threads
 ):

@@ -116,7 +116,7 @@ def test_by_disk(frame, moved, way, tmp_path):
         check(frame, moved, "counts", way, tmp_path)
 
 
-@in_turns(1, verb=every_nth(3, VALUES), moved=["set_index", "merge"])
+@in_turns(1, verb=every_nth(5, VALUES), moved=["set_index", "merge"])
 def test_every_verb_by_disk(frame, moved, verb, tmp_path):
     with dask.config.set({"scheduler": "threads", "dataframe.shuffle.method": "disk"}):
         check(frame, moved, verb, "head", tmp_path)
@@ -135,6 +135,7 @@ def client():
 
 # Dask itself gives rows of all partitions for `frame.merge(...).partitions[0]` by
 # "p2p", and fails for others
+@pytest.mark.slow
 @in_turns(
     1,
     lambda moved, way: (moved, way) != ("merge", "partitions"),
@@ -161,7 +162,7 @@ ENDS = {
     1,
     lambda moved, end: (moved, end) != ("merge", "head"),
     moved=["itself", *MOVED],
-    end=every_nth(2, ENDS),
+    end=every_nth(4, ENDS),
 )
 def test_first_and_last_rows(frame, moved, end):
     """Dask takes those of a sorted frame from the frame beneath, in another order."""
@@ -206,7 +207,7 @@ def check_order(frame, moved, way, folder, options):
 
 # of which each is a run
 @in_turns(
-    1, way=every_nth(2, [way for way in WAYS if way != "partitions"]), moved=list(MOVED)
+    1, way=every_nth(4, [way for way in WAYS if way != "partitions"]), moved=list(MOVED)
 )
 def test_order_by_disk(frame, moved, way, tmp_path):
     with dask.config.set({"scheduler": "threads", "dataframe.shuffle.method": "disk"}):
@@ -215,12 +216,13 @@ def test_order_by_disk(frame, moved, way, tmp_path):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moved", chosen(list(MOVED), ["merge"]))
 def test_order_by_network(client, frame, moved, tmp_path):
     check_order(frame, moved, "persist", tmp_path, {})
 
 
-@pytest.mark.parametrize("sort", every_nth(2, ["set_index", "sort_values"]))
+@pytest.mark.parametrize("sort", every_nth(4, ["set_index", "sort_values"]))
 def test_files_that_dask_leaves_unsorted(sort, tmp_path):
     """Where Dask merges files by the columns it reads, it may take them for sorted, as
     they are not.

@@ -93,7 +93,7 @@ def pack_at_once(rows):
     by_worker.BATCH = rows
 
 
-@in_turns(1, at_once=[1, 200, 1 << 19], verb=every_nth(2, VERBS))
+@in_turns(1, at_once=[1, 200, 1 << 19], verb=every_nth(4, VERBS))
 def test_pairs_of_held_rows(frame, pack, verb, at_once):
     """Partitions are packed one by one, a few at once, and all at once."""
     pack(at_once)

@@ -23,7 +23,7 @@ EACH = 64
 @pytest.mark.parametrize(
     ("verb", "workers"),
     every_nth(
-        2,
+        4,
         [
             ("count_pairs", 8),
             ("count_pairs", 32),
@@ -49,7 +49,10 @@ def test_tasks_of_a_cluster(verb, workers):
 
 @pytest.mark.parametrize(
     ("verb", "tasks", "edges"),
-    [("neighbor_counts", 21, 60), ("dbscan", 22, 60), ("near_duplicated", 28, 80)],
+    every_nth(
+        3,
+        [("neighbor_counts", 21, 60), ("dbscan", 22, 60), ("near_duplicated", 28, 80)],
+    ),
 )
 def test_values_that_return_by_p2p(verb, tasks, edges):
     """Each of eight partitions needs a task to send its rows and one to receive values.
@@ -63,6 +66,7 @@ def test_values_that_return_by_p2p(verb, tasks, edges):
     assert found["steps"]["simjoin_counts"] == 8 * workers
 
 
+@pytest.mark.slow
 def test_rows_in_memory_do_not_slow_the_order_of_tasks():
     """Dask leaves data out of its order only if several tasks need it. The order of
     other data takes a time that grows with the square of the number of partitions.

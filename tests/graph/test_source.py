@@ -161,7 +161,7 @@ CHOSEN = {
 }
 
 
-@in_turns(1, kind=every_nth(2, CHOSEN), files=[3, 6, 9])
+@in_turns(1, kind=every_nth(4, CHOSEN), files=[3, 6, 9])
 def test_rows_that_depend_on_partitions_are_those_of_dask(kind, files, tmp_path):
     """Dask merges small files, the fewer columns it reads, the more of them."""
     frame = pd.DataFrame(np.random.default_rng(0).random((40, 3)), columns=list("xyz"))
@@ -216,7 +216,7 @@ SORTED = {
 }
 
 
-@pytest.mark.parametrize("kind", every_nth(2, SORTED))
+@pytest.mark.parametrize("kind", every_nth(4, SORTED))
 def test_rows_chosen_by_sorting_are_joined_by_other_columns(kind):
     """Dask itself fails for `ddf.nlargest(13, "k")[["x"]]`."""
     rng = np.random.default_rng(0)
@@ -259,7 +259,7 @@ def test_partitions_of_labels_keep_their_values(labels):
         assert pd.concat(parts)["n"].to_dict() == want["n"].to_dict()
 
 
-@pytest.mark.parametrize("memory", every_nth(2, [False, True]))
+@pytest.mark.parametrize("memory", every_nth(4, [False, True]))
 def test_groups_of_a_filtered_part_stay_beside_its_rows(memory, tmp_path):
     """Dask reads filtered rows from the files only where nothing else reads them."""
     rng = np.random.default_rng(0)

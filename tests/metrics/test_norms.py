@@ -40,7 +40,7 @@ def compiled(norm, method, dims=1):
     """
     if method == "sweep" and dims > SWEEP_MAX_DIMS:
         return False
-    return everything() or method in ("sweep", "tiles") or norm in (2, 3)
+    return everything() or method in ("sweep", "tiles") or norm == 2
 
 
 def totals(x, y, norm):

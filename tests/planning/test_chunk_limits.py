@@ -40,7 +40,7 @@ def plan_of(ddf, have, monkeypatch, **how):
     return ddf.simjoin.hdbscan(10, **how).expr.plan
 
 
-@pytest.mark.parametrize("cluster", every_nth(2, [False, True]))
+@pytest.mark.parametrize("cluster", every_nth(4, [False, True]))
 def test_one_chunk_where_there_is_room(cluster, monkeypatch):
     """As many rows as are several chunks by what chunks may be that meet others."""
     monkeypatch.setattr(chunk_limits, "WORKING", 0)

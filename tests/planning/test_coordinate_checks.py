@@ -267,7 +267,7 @@ def test_missing_values(how, verb, dtype):
     assert_refused(lay(frame, how), verb, text, on=["x", "y"])
 
 
-@pytest.mark.parametrize("dtype", every_nth(3, NULLABLE))
+@pytest.mark.parametrize("dtype", every_nth(5, NULLABLE))
 def test_rows_with_missing_values_are_dropped(how, dtype):
     frame = nullable([0, 1, 1, None, 0, None], dtype)
     assert assert_joined(frame, how, [0, 1, 2, 4], eps=0.0, dropna=True) == {
@@ -276,7 +276,7 @@ def test_rows_with_missing_values_are_dropped(how, dtype):
     }
 
 
-@pytest.mark.parametrize("dtype", every_nth(3, NULLABLE))
+@pytest.mark.parametrize("dtype", every_nth(5, NULLABLE))
 def test_all_values_of_a_partition_are_missing(how, dtype):
     frame = nullable([0, 1, None, None, 1, 0], dtype)
     text = (
@@ -286,7 +286,7 @@ def test_all_values_of_a_partition_are_missing(how, dtype):
     assert_joined(frame, how, [0, 1, 4, 5], eps=0.0, dropna=True)
 
 
-@pytest.mark.parametrize("dtype", every_nth(3, NULLABLE))
+@pytest.mark.parametrize("dtype", every_nth(5, NULLABLE))
 def test_all_values_are_missing(how, dtype):
     frame = nullable([None] * 4, dtype)
     assert_refused(

@@ -96,7 +96,7 @@ def test_pairs_are_counted_first_if_they_may_not_fit_or_are_clustered(monkeypatc
     assert cut(50 * size, frame=clump)
 
 
-@pytest.mark.parametrize("skewed", every_nth(2, [False, True]))
+@pytest.mark.parametrize("skewed", every_nth(4, [False, True]))
 def test_replicated_outputs_are_bounded(skewed):
     """By equally many rows where that does, and else by counting pairs first."""
     rng = np.random.default_rng(0)

@@ -103,7 +103,7 @@ SPATIAL = [
 ]
 
 
-@pytest.mark.parametrize("ids", every_nth(2, ["index", "text"]))
+@pytest.mark.parametrize("ids", every_nth(4, ["index", "text"]))
 def test_five_entity_and_five_spatial_partitionings(x, ids):
     frame = frame_of(x)
     names = np.arange(len(x))

@@ -433,6 +433,7 @@ def test_a_number_of_threads_is_checked(value):
         threads()
 
 
+@pytest.mark.slow
 def test_processes_of_multiprocessing_use_one_thread():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(threads) == 1

@@ -165,7 +165,7 @@ def counted(x, threshold, norm):
 
 
 @in_turns(
-    1, norm=[1, 2, np.inf], dims=every_nth(2, [2, 3, 5, 6, 8, 16]), kind=list(POINTS)
+    1, norm=[1, 2, np.inf], dims=every_nth(4, [2, 3, 5, 6, 8, 16]), kind=list(POINTS)
 )
 def test_a_sample_tells_what_share_of_tiles_is_near(kind, dims, norm):
     """Within a factor of four, of shares from 1 down to one in 1,000."""

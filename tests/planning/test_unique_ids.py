@@ -167,7 +167,7 @@ def _shuffled_ids(kind, rows=3000):
 
 
 @pytest.mark.parametrize(
-    "kind", every_nth(2, ["int64", "int16", "float64", "text", "time"])
+    "kind", every_nth(4, ["int64", "int16", "float64", "text", "time"])
 )
 def test_ids_are_compared_in_buckets_that_fit_the_budget(kind):
     ids = _shuffled_ids(kind)

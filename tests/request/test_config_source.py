@@ -173,6 +173,7 @@ def test_a_file_that_cannot_be_read_names_no_source(configured):
     )
 
 
+@pytest.mark.slow
 def test_the_program_refuses_unknown_variables(tmp_path):
     (tmp_path / "a.csv").write_text("x\n1\n")
     command = [sys.executable, "-m", "dask_simjoin", "self-join", "a.csv"]

@@ -94,7 +94,7 @@ OTHERS = [
 VALUES = [[3, 0, 100, 4, 0, 101, 103, 5], [4, 0, 100, 4, 0, 100, 104, 4]]
 
 
-@pytest.mark.parametrize("dtype", every_nth(2, NUMPY + OTHERS), ids=str)
+@pytest.mark.parametrize("dtype", every_nth(4, NUMPY + OTHERS), ids=str)
 def test_numbers_of_every_dtype(how, dtype):
     frame = pd.DataFrame({"x": VALUES[0], "y": VALUES[1]}).astype(dtype)
     assert (frame.dtypes == dtype).all()
@@ -181,7 +181,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("name", every_nth(2, LAYOUTS))
+@pytest.mark.parametrize("name", every_nth(4, LAYOUTS))
 def test_memory_layouts(how, method, name):
     frame = LAYOUTS[name]
     before = frame.copy()
@@ -259,7 +259,7 @@ def test_empty_partitions(parts, method):
     assert ddf.simjoin.count_pairs(1.0, method=method).compute() == len(expected)
 
 
-@pytest.mark.parametrize("bound", every_nth(2, [-1, 1, 5, 8, 99]))
+@pytest.mark.parametrize("bound", every_nth(4, [-1, 1, 5, 8, 99]))
 def test_partitions_emptied_by_a_filter(bound):
     frame = pd.DataFrame({"x": [0.0, 1.0, 5.0, 5.5, 1.5, 9.0]})
     ddf = lay(frame, "dask-3")

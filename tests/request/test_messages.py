@@ -327,6 +327,7 @@ def test_names_that_the_module_lacks():
     assert text == "module 'dask_simjoin' has no attribute '__wrong__'"
 
 
+@pytest.mark.slow
 def test_modules_that_are_not_loaded_are_named():
     code = "import dask_simjoin; dask_simjoin.neighbors"
     ran = subprocess.run(

@@ -114,7 +114,7 @@ def check(verb, given, turn=None):
                 raise AssertionError(f"{name}={type(value)}: {error!r}") from error
 
 
-@in_turns(1, verb=every_nth(2, VERBS), lazy=[False, True])
+@in_turns(1, verb=every_nth(4, VERBS), lazy=[False, True])
 def test_every_option_of_every_verb(verb, lazy):
     frame = dd.from_pandas(FRAME, npartitions=2) if lazy else FRAME
     check(getattr(frame.simjoin, verb), VERBS[verb], list(VERBS).index(verb))

@@ -92,7 +92,7 @@ CALLED = ["name", "kind_left", "kind_right"]
 @in_turns(
     1,
     verb=every_nth(
-        2,
+        4,
         [
             lambda frame, keep: frame.simjoin.self_join(0.5, on=ON, keep=keep),
             lambda frame, keep: frame.simjoin.self_join(
@@ -178,7 +178,7 @@ def test_an_index_keeps_columns_of_both_rows(tmp_path):
         FRAME.simjoin.index(0.5, tmp_path / "new", on=ON, keep={"left": "name"})
 
 
-@pytest.mark.parametrize("way", every_nth(2, WAYS), ids=str)
+@pytest.mark.parametrize("way", every_nth(4, WAYS), ids=str)
 def test_radii_are_those_of_left_rows(how, way, method):
     frame = lay(FRAME, how)
     way = way | {"method": method}

@@ -113,7 +113,7 @@ def texts():
     )
 
 
-@pytest.mark.parametrize("grouping", every_nth(2, GROUPINGS))
+@pytest.mark.parametrize("grouping", every_nth(4, GROUPINGS))
 def test_lazy_marks_are_aligned_and_computed_late(grouping):
     frame = texts()
     calls = []

@@ -92,7 +92,7 @@ VERBS = {
 }
 
 
-@in_turns(1, verb=every_nth(2, VERBS), dims=[1, 2, 6])
+@in_turns(1, verb=every_nth(4, VERBS), dims=[1, 2, 6])
 def test_any_number_of_threads_gives_the_same(verb, dims):
     frame, how = table(3000, dims), {"on": on(dims)}
     other = frame.sample(frac=0.4, random_state=1)

@@ -76,7 +76,7 @@ OPTIONS = {
     k=[1, 2, 7, 1000],
     name=list(OPTIONS),
     sizes=[(300, None), (300, 120), (40, 300), (1, None), (1, 1)],
-    ids=every_nth(2, ["int64", "int32", "str"]),
+    ids=every_nth(4, ["int64", "int32", "str"]),
 )
 def test_as_merged(sizes, name, k, ids):
     rows, others = sizes

@@ -281,6 +281,7 @@ def test_counts_of_more_blocks_than_are_added_at_once():
     assert counts.tolist() == frame_of(x).simjoin.neighbor_counts(0.3).tolist()
 
 
+@pytest.mark.slow
 def test_twenty_thousand_block_pairs_build_fast():
     x = np.random.default_rng(0).uniform(size=(2000, 2))
     pairs = dd.from_pandas(frame_of(x), npartitions=200).simjoin.self_join(

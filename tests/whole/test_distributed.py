@@ -65,7 +65,7 @@ def test_parquet_to_parquet(client, x, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "ids", every_nth(2, ["int64", "str", "datetime64[ns, UTC]", "category", "object"])
+    "ids", every_nth(4, ["int64", "str", "datetime64[ns, UTC]", "category", "object"])
 )
 def test_rows_shuffled_between_processes(client, x, ids, monkeypatch):
     """Of objects, as texts are in pandas 2, only Dask's shuffle by tasks knows how to
@@ -175,7 +175,7 @@ def test_the_budget_is_of_the_workers(client, x):
 @pytest.mark.parametrize(
     "partitioning",
     every_nth(
-        2,
+        4,
         [
             "entity",
             "by worker",
@@ -296,7 +296,7 @@ def test_planned_on_a_cluster_and_computed_without_one(client, x, monkeypatch):
         pairs.compute()
 
 
-@pytest.mark.parametrize("scheduler", every_nth(2, ["threads", "sync"]))
+@pytest.mark.parametrize("scheduler", every_nth(4, ["threads", "sync"]))
 def test_planned_on_a_cluster_and_computed_by_another_scheduler(
     client, x, monkeypatch, scheduler
 ):
@@ -383,6 +383,7 @@ def remote_scheduler(tmp_path):
             log.close()
 
 
+@pytest.mark.slow
 def test_the_scheduler_never_plans(remote_scheduler, x):
     with Client(scheduler_file=remote_scheduler) as client:
         client.wait_for_workers(1, timeout=PATIENCE)

@@ -150,6 +150,7 @@ def test_a_peer_of_another_file_is_combined():
     assert cells[-3:] == ["0.5x", "", ""]
 
 
+@pytest.mark.slow
 def test_the_front_measures_all_tools_in_turns():
     clock = iter(range(1000))
     calls = {
@@ -186,6 +187,7 @@ def test_rows_of_the_front_have_the_names_of_the_overview():
     assert (comparisons.OVERVIEW | set(comparisons.HEADLINES)) - old <= names
 
 
+@pytest.mark.slow
 def test_the_front_runs(monkeypatch):
     """The programs of a few rows, on few points, with what is installed."""
     monkeypatch.setattr(cpu_front.joins, "installed", lambda names: [])

@@ -190,7 +190,7 @@ def check(role, column, like, lazy=True):
             assert listed(parts_of(found)) == listed(expected)
 
 
-@pytest.mark.parametrize("kind", every_nth(2, COORDINATES))
+@pytest.mark.parametrize("kind", every_nth(4, COORDINATES))
 def test_coordinates(kind):
     frame, same = (
         frame_of(COORDINATES[kind](NUMBERS)),
@@ -209,7 +209,7 @@ def test_coordinates(kind):
     assert listed(lazy.compute(scheduler="sync")[["n"]]) == listed(expected[["n"]])
 
 
-@in_turns(1, kind=every_nth(2, COORDINATES), role=list(ROLES))
+@in_turns(1, kind=every_nth(4, COORDINATES), role=list(ROLES))
 def test_numbers(kind, role):
     values = {"id": [0, 1, 2, 300, 301, 302], "by": GROUPS, "keep": NUMBERS}[role]
     if (kind, role) == ("float16", "id"):
@@ -219,18 +219,18 @@ def test_numbers(kind, role):
     check(role, COORDINATES[kind](values), values, lazy=kind.startswith(">"))
 
 
-@in_turns(1, kind=every_nth(2, OTHER_NUMBERS), role=["by", "keep"])
+@in_turns(1, kind=every_nth(4, OTHER_NUMBERS), role=["by", "keep"])
 def test_other_numbers(kind, role):
     check(role, OTHER_NUMBERS[kind](GROUPS), GROUPS, lazy=False)
 
 
-@in_turns(1, kind=every_nth(2, STRINGS), role=list(ROLES))
+@in_turns(1, kind=every_nth(4, STRINGS), role=list(ROLES))
 def test_texts(kind, role):
     values = [f"r{k}" for k in (GROUPS if role == "by" else NUMBERS)]
     check(role, STRINGS[kind](values), pd.Series(values, dtype=object))
 
 
-@pytest.mark.parametrize("kind", every_nth(2, STRINGS))
+@pytest.mark.parametrize("kind", every_nth(4, STRINGS))
 def test_texts_are_compared(kind):
     frame, same = (
         frame_of(STRINGS[kind](TEXTS)),
@@ -246,7 +246,7 @@ def test_texts_are_compared(kind):
     assert listed(parts_of(lazy)) == listed(expected)
 
 
-@in_turns(1, kind=every_nth(2, OBJECTS), role=list(ROLES))
+@in_turns(1, kind=every_nth(4, OBJECTS), role=list(ROLES))
 def test_objects_stay_objects(kind, role):
     column = OBJECTS[kind](GROUPS if role == "by" else NUMBERS)
     for found in ROLES[role](frame_of(column)):
@@ -255,7 +255,7 @@ def test_objects_stay_objects(kind, role):
     check(role, column, column)
 
 
-@pytest.mark.parametrize("kind", every_nth(2, ["int64", "datetime64[ns]"]))
+@pytest.mark.parametrize("kind", every_nth(4, ["int64", "datetime64[ns]"]))
 def test_intervals_keep_their_ends(kind):
     first = 2**53 + 1
     starts = pd.Index(np.arange(first, first + 6)).astype(kind)
@@ -325,7 +325,7 @@ def test_other_numbers_that_have_another_role():
     frame.simjoin.join(frame[["x"]], 1.5)  # only one table has it
 
 
-@pytest.mark.parametrize("convert", every_nth(2, [False, True]))
+@pytest.mark.parametrize("convert", every_nth(4, [False, True]))
 def test_categories_that_dask_made(convert):
     frame = frame_of(pd.Series([f"g{k}" for k in GROUPS], dtype="str"))
     with dask.config.set({"dataframe.convert-string": convert}):
@@ -355,7 +355,7 @@ def test_categories_that_differ_between_partitions():
         assert {*made["odd_left"]} <= set("abczyx")
 
 
-@pytest.mark.parametrize("kind", every_nth(2, ["string", "str", "object"]))
+@pytest.mark.parametrize("kind", every_nth(4, ["string", "str", "object"]))
 def test_categories_of_another_dtype_than_the_meta_has(kind):
     """Rows without a match get the dtype of the meta, and Dask concatenates only equal
     ones.
@@ -391,7 +391,7 @@ def test_big_endian_labels():
     assert frame.simjoin.drop_near_duplicates(1.0).index.tolist() == [5, 700]
 
 
-@pytest.mark.parametrize("convert", every_nth(2, [False, True]))
+@pytest.mark.parametrize("convert", every_nth(4, [False, True]))
 def test_big_endian_columns_that_dask_describes_as_native(convert):
     frame = frame_of(np.array(GROUPS, ">f8"))
     with dask.config.set({"dataframe.convert-string": convert}):

@@ -137,7 +137,7 @@ IDS = {
 }
 
 
-@in_turns(1, kind=every_nth(2, IDS), place=["column", "index"])
+@in_turns(1, kind=every_nth(4, IDS), place=["column", "index"])
 def test_ids_of_any_kind(kind, place):
     frame = POINTS.assign(name=IDS[kind])
     frame, how = (
@@ -163,7 +163,7 @@ def test_ids_of_any_kind(kind, place):
 @pytest.mark.parametrize(
     "name",
     every_nth(
-        2, ["left", "distance", "neighbors", "index", "_partitions", 0, ("a", 1), 2.5]
+        4, ["left", "distance", "neighbors", "index", "_partitions", 0, ("a", 1), 2.5]
     ),
 )
 def test_columns_of_any_name(name):

@@ -86,7 +86,7 @@ def test_any_points(case, min_samples, rows, threads):
 
 
 @pytest.mark.parametrize(
-    "metric", every_nth(3, ["manhattan", "chebyshev", ("minkowski", 3)])
+    "metric", every_nth(5, ["manhattan", "chebyshev", ("minkowski", 3)])
 )
 def test_other_metrics(metric):
     name, p = (metric, 2) if isinstance(metric, str) else metric

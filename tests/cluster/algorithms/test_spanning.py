@@ -18,6 +18,7 @@ from tests.support.points import frame_of, make_points, without_overflow
 from tests.support.profiles import examples, in_turns
 
 
+@pytest.mark.slow
 def test_what_is_not_needed_any_more_is_let_go_of():
     frame = frame_of(np.random.default_rng(3).normal(size=(300_000, 2)))
     frame.simjoin.hdbscan(50, min_samples=10, threads=1)  # compiles all kernels

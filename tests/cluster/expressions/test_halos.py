@@ -99,7 +99,11 @@ def test_rows_that_may_move_are_not_kept(files, frame, client):
     assert found.label.max() == frame.simjoin.dbscan(EPS, MIN_SAMPLES).max()
 
 
-@pytest.mark.parametrize("how", [HALOS, REGIONS], ids=["halos", "regions"])
+@pytest.mark.parametrize(
+    "how",
+    [HALOS, pytest.param(REGIONS, marks=pytest.mark.slow)],
+    ids=["halos", "regions"],
+)
 def test_rows_that_do_not_fit_in_memory(files, frame, want, client, how, monkeypatch):
     """They are shuffled by p2p, and their labels return by it. Chunks with wide halos
     are not compared with each other.
@@ -124,6 +128,7 @@ def test_rows_that_do_not_fit_in_memory(files, frame, want, client, how, monkeyp
     )
 
 
+@pytest.mark.slow
 def test_labels_of_ranges_are_listed_by_worker(frame, want, client, monkeypatch):
     """Labels of other indexes take memory, so each partition has its own task."""
     monkeypatch.setattr(resources, "fits_in_memory", lambda *_: False)

@@ -253,7 +253,7 @@ def test_edges_that_do_not_fit_in_memory_are_refused(monkeypatch):
 # --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", every_nth(2, ["xi", "dbscan"]))
+@pytest.mark.parametrize("method", every_nth(4, ["xi", "dbscan"]))
 def test_estimator(method):
     x, eps, min_samples = SETS["moons"]
     x = x[:500]

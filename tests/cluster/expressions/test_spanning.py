@@ -96,7 +96,7 @@ def test_on_a_cluster(client):
     pd.testing.assert_frame_equal(lazy.compute(), frame.simjoin.hdbscan(9))
 
 
-@pytest.mark.parametrize("kind", every_nth(2, ["even", "apart"]))
+@pytest.mark.parametrize("kind", every_nth(4, ["even", "apart"]))
 def test_far_chunks_do_not_meet(kind):
     """Nor is an edge lost, where groups of chunks are far apart."""
     rng = np.random.default_rng(0)
@@ -137,7 +137,7 @@ def test_a_tree_that_fits_no_worker(monkeypatch):
         one.compute(scheduler="sync")
 
 
-@pytest.mark.parametrize("partitioning", every_nth(2, ["entity", "spatial"]))
+@pytest.mark.parametrize("partitioning", every_nth(4, ["entity", "spatial"]))
 def test_partitions_without_rows(partitioning):
     frame = frame_of(np.random.default_rng(0).normal(size=(40, 2)))
     left_out = frame.iloc[10:20] * np.nan

@@ -187,6 +187,7 @@ def test_nearest_rows_with_many_kept_columns():
         pd.testing.assert_frame_equal(found[rows.columns], rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "verb", every_nth(2, ["self_join", "left join", "knn_join", "sets"])
 )

@@ -60,6 +60,7 @@ def test_any_points_and_options(case, options):
     check(case.x, case.eps, case.cuts, method=options)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(
     cases(max_dims=4, max_points=60),
@@ -103,6 +104,7 @@ def skew(rows, dims=18):
     return x * 2.0 ** (np.arange(dims) / 2)
 
 
+@pytest.mark.slow
 def test_dbscan_and_two_tables_are_those_of_other_methods(how):
     check_labels(how, ["grid", Grid.plain(), Grid.balanced(), Grid.gpu_join(2)])
 
@@ -168,6 +170,7 @@ def test_unicomp_in_two_dimensions_is_the_papers():
     assert [len(visited(cell, 5, "unicomp")) - 1 for cell in own] == [8, 6, 2, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_the_papers_identities_of_comparisons(dims):
     x = np.random.default_rng(dims).exponential(1.0, (1500, dims))
@@ -210,6 +213,7 @@ def test_sorting_and_the_short_circuit_compare_less_and_find_the_same():
     assert plain[PAIRS] == window[PAIRS] == short[PAIRS] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort_dim", every_nth(2, [0, 1]))
 def test_ties_at_eps_in_the_sorted_dimension(sort_dim):
     """The authors' code scans while differences are below eps, and loses these."""

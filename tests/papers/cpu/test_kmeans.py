@@ -64,6 +64,7 @@ def test_any_points_and_options(case, options):
     check(case.x, case.eps, case.cuts, method=options)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100))
 @given(
     cases(max_dims=4, max_points=80),
@@ -186,7 +187,7 @@ def test_auto_takes_about_the_best_number():
 @pairwise(
     kind=["uniform", "offset", "huge", "tiny", "lattice", "outlier"],
     dims=[1, 3, 50],
-    norm=[2, 1, 5, math.inf],
+    norm=chosen([2, 1, 5, math.inf], [2]),
 )
 def test_each_row_of_a_pair_is_in_the_window_of_the_others_cluster(dims, kind, norm):
     """Ties at eps among them: the window may not be a unit in the last place too

@@ -33,6 +33,7 @@ def test_any_points_and_options(case, options):
     check(case.x, case.eps, case.cuts, method=options)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(
     cases(max_dims=4, max_points=100),
@@ -55,6 +56,7 @@ def test_any_cut_of_queries_gives_each_pair_once(case, options, a, b):
     check_cuts(JOINER, x, case.eps, layout, cuts)
 
 
+@pytest.mark.slow
 def test_dbscan_and_two_tables_are_those_of_other_methods(how):
     check_labels(how, [NestedLoop(schedule=schedule) for schedule in SCHEDULES])
 

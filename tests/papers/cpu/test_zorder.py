@@ -47,6 +47,7 @@ def test_any_points_and_options(case, options):
     check(case.x, case.eps, case.cuts, method=options)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(
     cases(max_dims=4, max_points=60),
@@ -201,6 +202,7 @@ def test_two_tables_sort_one_side(index, monkeypatch):
         }
 
 
+@pytest.mark.slow
 def test_dbscan_is_that_of_other_methods(how):
     check_labels(how, [ZOrder(walk=walk) for walk in ("full", "half")], tables=False)
 

@@ -159,6 +159,7 @@ def test_a_row_that_is_counted_twice_loses_neighbours():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", chosen([1, 3, math.inf], [3]))
 def test_other_norms(norm):
     x = make_points("lattice", 150, 3, np.random.default_rng(1))
@@ -184,6 +185,7 @@ def test_each_bound_is_that_of_one_threshold(norm):
     ).all()
 
 
+@pytest.mark.slow
 def test_verbs_find_the_rows_that_tiles_find(how):
     x = np.random.default_rng(4).exponential(1.0, (500, 3))
     frame = lay(frame_of(np.concatenate([x, x[:50]])), how)

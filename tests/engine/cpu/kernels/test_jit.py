@@ -78,6 +78,7 @@ def test_a_kernel_is_compiled_once_and_then_found_without_loading_the_compiler(
     assert run(tmp_path) == ["[0, 0, 0", "0 False\n"]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_without_the_compiler_joins_are_refused():
     ran = subprocess.run(

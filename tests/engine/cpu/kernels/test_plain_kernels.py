@@ -9,6 +9,7 @@ import pytest
 from tests.support.profiles import every_nth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dims", every_nth(2, [3, 16]))
 def test_kernels_without_numba(dims):
     ran = subprocess.run(
