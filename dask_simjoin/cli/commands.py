@@ -27,19 +27,21 @@ from dask_simjoin.cli.messages import (
     options_of_command,
 )
 from dask_simjoin.cli.options import (
+    GROUPS,
     LEFT,
     OTHER_READ,
     READ,
     RIGHT,
     SHARED,
     TABLE,
+    WITHIN,
     WRITTEN,
     csv_columns,
     flag,
     given,
-    group_pairs,
     log_lines,
     options_for,
+    pairs_of,
     table_reader,
     taken_options,
     with_pairs,
@@ -220,7 +222,10 @@ class Run:
         if TABLE in options:
             used.append(csv_columns(options, whole, self.verb.request, LEFT))
         tables = self.reader.read_tables(
-            self.read_from, used, lambda some: group_pairs(with_pairs(options, some))
+            self.read_from,
+            used,
+            lambda some: pairs_of(with_pairs(options, some), GROUPS),
+            lambda some: pairs_of(with_pairs(options, some), [WITHIN]),
         )
         options = with_pairs(options, tables)
         ids = {"id", "left_id", "right_id"} & set(options)

@@ -46,10 +46,12 @@ from dask_simjoin.cli.csv_types import (
     INT,
     POINT,
     TEXT,
+    TIME,
     UINT,
     CsvColumns,
     common_type,
     dtype_of,
+    has_values,
     inferred_type,
     type_of_ids,
 )
@@ -76,6 +78,8 @@ class CsvTable(NamedTuple):
     frame: Frame
     blocks: list[CsvBlock]
     bad_rows: list[BadRow]
+    # columns of times whose first rows have no value
+    no_times: frozenset[str]
 
 
 def read_csv(
@@ -139,7 +143,13 @@ def read_csv(
         enforce_metadata=False,
         label="read-csv",
     )
-    return CsvTable(frame, blocks, bad)
+    no_times = used.times - {
+        name
+        for head in heads
+        for name in head.texts.column_names
+        if has_values(head.texts[name])
+    }
+    return CsvTable(frame, blocks, bad, no_times)
 
 
 class Head(NamedTuple):
@@ -249,8 +259,13 @@ def _kinds(heads: list[Head], used: CsvColumns) -> dict[str, str]:
         if name in used.types:
             kinds[name] = used.types[name]
         elif used.is_inferred(name):
-            some = [inferred_type(one[name], used, name, decimal) for one in filled]
-            kinds[name] = common_type(some) if some else FLOAT
+            some = [
+                inferred_type(one[name], used, name, decimal)
+                for one in filled
+                if name not in used.times or has_values(one[name])
+            ]
+            none = TIME if name in used.durations else FLOAT
+            kinds[name] = common_type(some) if some else none
         elif name in used.ids:
             found = {type_of_ids(one[name]) for one in filled}
             kinds[name] = found.pop() if len(found) == 1 else TEXT

@@ -72,10 +72,13 @@ missing.
 INTEGER = r"^\s*[+-]?\d+\s*$"
 """Matches the texts of integers."""
 
-DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?"
+DAY, CLOCK = r"\d{4}-\d{2}-\d{2}", r"[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?"
 ZONE = r" ?(Z|[+-]\d{2}(:?\d{2})?)"
 
-TIMES = {TIME: rf"^\s*{DATE}\s*$", ZONED: rf"^\s*{DATE}{ZONE}\s*$"}
+TIMES = {
+    TIME: rf"^\s*{DAY}({CLOCK})?\s*$",
+    ZONED: rf"^\s*{DAY}{CLOCK}{ZONE}\s*$",
+}
 """Match the texts of times in the notation of ISO 8601."""
 
 POINT, COMMA = DECIMALS = (".", ",")
@@ -116,6 +119,8 @@ class CsvColumns:
     gaps: frozenset[Any] = frozenset()
     # inferred columns that must have only times, if they have any
     times: frozenset[Any] = frozenset()
+    # columns that have times or no values
+    durations: frozenset[Any] = frozenset()
     # columns of coordinates; empty: all that have numbers
     points: tuple[Any, ...] = ()
     # allowed values of the coordinates, in their order; empty: all numbers
@@ -174,6 +179,11 @@ def inferred_type(
             return Inferred(UINT, is_exact)
     # text keeps the digits of large integers if other cells are missing
     return Inferred(FLOAT if is_exact or must else TEXT, is_exact)
+
+
+def has_values(texts: pa.ChunkedArray) -> bool:
+    """Return whether a column has a cell that is not missing."""
+    return not pc.all(pc.is_in(texts, pa.array(MISSING))).as_py()
 
 
 def _type_of_times(texts: pa.ChunkedArray) -> str | None:

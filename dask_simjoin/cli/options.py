@@ -35,6 +35,7 @@ from dask_simjoin.request.clusters import WORDS
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import COMMA
 from dask_simjoin.request.options import Keep
+from dask_simjoin.request.tolerances import is_of_numbers
 from dask_simjoin.request.units import parsed
 from dask_simjoin.sets.requests import AnyTokenizer
 from dask_simjoin.sets.tokens import NAMED, QGrams, Words
@@ -405,7 +406,10 @@ def csv_columns(
     for option in PAIRED:
         if option in named:
             named[option] = _in_table(named[option], other)
-    times = named.get(WITHIN, set())
+    times = frozenset(named.get(WITHIN, ()))
+    tolerances = options.get(WITHIN, {})
+    of_times = {name for name, one in tolerances.items() if not is_of_numbers(one)}
+    durations = frozenset(_in_table(of_times, other))
     ids = set() if whole else {ROW_ID}
     for option in (*IDS, *GROUPS):
         ids |= named.pop(option, set())
@@ -413,7 +417,9 @@ def csv_columns(
     ranges = ranges_of(options.get("metric"))
     # every numeric column is a coordinate
     if not points:
-        return CsvColumns(ids=frozenset(ids), times=frozenset(times), ranges=ranges)
+        return CsvColumns(
+            ids=frozenset(ids), times=times, durations=durations, ranges=ranges
+        )
     # `keep` names columns of pairs, or the column whose largest value is kept
     kept = named.pop("keep", set()) if _carries_columns(request) else set()
     compares_texts = not hasattr(request, "metric")
@@ -431,9 +437,10 @@ def csv_columns(
         frozenset(ids - texts),
         None if whole else inferred | ids | kept | texts,
         frozenset().union(*numbers),
-        times=frozenset(times),
         points=(points,) if isinstance(points, str) else tuple(points),
         ranges=ranges,
+        times=times,
+        durations=durations,
     )
 
 
@@ -483,11 +490,11 @@ def with_pairs(options: dict[str, Any], tables: Sequence[Frame]) -> dict[str, An
     return found
 
 
-def group_pairs(options: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-    """Return the columns of groups in the left and the right table. `options`: with
-    pairs of names.
+def pairs_of(options: Mapping[str, Any], some: Sequence[str]) -> list[tuple[Any, Any]]:
+    """Return the columns of some options in the left and the right table. `options`:
+    with pairs of names.
     """
-    names = [name for option in GROUPS for name in options.get(option, ())]
+    names = [name for option in some for name in options.get(option, ())]
     return [name if isinstance(name, tuple) else (name, name) for name in names]
 
 

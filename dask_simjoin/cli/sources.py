@@ -25,7 +25,7 @@ from dask_simjoin.catalog import HOME, kind_of_number
 from dask_simjoin.cli.csv_files import CsvFormat, CsvTable, read_csv
 from dask_simjoin.cli.csv_records import endings
 from dask_simjoin.cli.csv_rows import BadRow, lines_of
-from dask_simjoin.cli.csv_types import TEXT, CsvColumns, WiderType
+from dask_simjoin.cli.csv_types import TEXT, ZONED, CsvColumns, WiderType
 from dask_simjoin.cli.left_out import left_out_in_csv, left_out_in_parquet
 from dask_simjoin.cli.parquet_files import (
     DAMAGED,
@@ -137,11 +137,15 @@ class TableReader:
         tables: Sequence[Sequence[str]],
         used: list[CsvColumns],
         groups: Callable[[list[Frame]], list[tuple[Any, Any]]],
+        tolerances: Callable[[list[Frame]], list[tuple[Any, Any]]],
     ) -> list[Frame]:
-        """Read one table or two. `groups`: returns the columns of groups in both tables.
+        """Read one table or two. `groups`, `tolerances`: return the columns of groups and
+        of tolerances in both tables.
 
-        If such a column is text in one table and numbers in the other, read a CSV table
-        again. Numbers become text, except in Parquet tables and columns of coordinates.
+        If a column of groups is text in one table and numbers in the other, read a CSV
+        table again. Numbers become text, except in Parquet tables and columns of
+        coordinates. If times have a time zone in one table, and a CSV table has no
+        times, it is also read again.
         """
         formats = self.written, self.other
         frames = [self.read(*one) for one in zip(tables, used, formats, strict=False)]
@@ -162,6 +166,19 @@ class TableReader:
                 used[text] = used[text].with_inferred(names[text])
                 again = text
             frames[again] = self.read(tables[again], used[again], formats[again])
+        for names in tolerances(frames) if len(frames) == 2 else ():
+            both = [*zip(frames, names, strict=True)]
+            if not all(name in frame.columns for frame, name in both):
+                continue
+            zones = [hasattr(frame.dtypes[name], "tz") for frame, name in both]
+            if zones[0] == zones[1]:
+                continue
+            again = zones.index(False)
+            table = self.tables.get(tuple(tables[again]))
+            if table is not None and names[again] in table.no_times:
+                paths = {block.file.path for block in table.blocks}
+                self.wider |= {(path, names[again]): ZONED for path in paths}
+                frames[again] = self.read(tables[again], used[again], formats[again])
         return frames
 
     def types(self, paths: Sequence[str]) -> dict[str, pa.DataType]:

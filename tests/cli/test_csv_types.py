@@ -182,3 +182,23 @@ def test_times_of_two_tables_with_other_names():
         "c.csv",
     )
     assert pd.read_csv("c.csv")["neighbors"].tolist() == [1, 1]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("zone", ["", " 00:00Z"])
+@pytest.mark.parametrize("cells", [[], ["", "NA"]])
+def test_tables_without_times(zone, cells):
+    """An empty night, or one without any time, has no pairs."""
+    write("t.csv", f"id,x,t\n1,0,2024-01-31{zone}\n2,0,2024-02-01{zone}\n")
+    write(
+        "none.csv", "\n".join(["id,x,t", *(f"{n},0,{c}" for n, c in enumerate(cells))])
+    )
+    near = "--eps", "1", "--on", "x", "--within", "t=1 D", "--dropna", "-q", *SYNC
+    assert run("count-pairs", "none.csv", *near).stdout == "0\n"
+    for files in (("none.csv", "t.csv"), ("t.csv", "none.csv")):
+        assert run("count-pairs", *files, *near).stdout == "1\n"
+        words = "join", files[0], "--other", files[1], *near
+        run(*words, "--id", "id", "--how", "outer", "-o", "o.csv", "--overwrite")
+        found = pd.read_csv("o.csv")
+        assert len(found) == 2 + len(cells) and found.isna().any(axis=1).all()
+    assert run("count-pairs", "none.csv", *near[:4], "--within", "t=1", *near[6:])
