@@ -132,7 +132,10 @@ def merged_reasons(
         for columns, reason, rows in part:
             found[columns, reason] = found.get((columns, reason), 0) + rows
     place = {name: n for n, name in enumerate(order)}
-    keys = sorted(found, key=lambda key: (place[key[0][0]], REASONS.index(key[1])))
+    # points have the name of their geometry, and come first
+    keys = sorted(
+        found, key=lambda key: (place.get(key[0][0], 0), REASONS.index(key[1]))
+    )
     return tuple(LeftOutRows(*key, found[key]) for key in keys)
 
 

@@ -40,6 +40,7 @@ from dask_simjoin.planning.sample import (
     moments,
 )
 from dask_simjoin.planning.unique_ids import IdSummary, summarise_ids
+from dask_simjoin.request.column_names import are_points
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 
@@ -305,6 +306,8 @@ def _reasons(
     ]
     if spec.coordinates.lists:
         groups = [((spec.on[0],), slice(0, of_numbers))]
+    elif are_points(spec.named):  # the columns geometry.y and geometry.x
+        groups = [((str(spec.on[0])[:-2],), slice(0, of_numbers))]
     if spec.coordinates.by:
         groups.append((spec.coordinates.by, slice(of_numbers, of_numbers + 1)))
     first = of_numbers + bool(spec.coordinates.by)

@@ -142,6 +142,17 @@ def test_lists_and_rows_of_zeros():
     ) in str(plan)
 
 
+def test_missing_points_have_the_name_of_their_geometry():
+    geopandas = pytest.importorskip("geopandas")
+    points = geopandas.points_from_xy([8.0, 8.0, 8.0], [50.0, 50.0, 50.0])
+    frame = geopandas.GeoDataFrame({"n": [1.0, NAN, 1.0]}, geometry=points, crs=4326)
+    frame.loc[2, "geometry"] = None
+    plan = frame.simjoin.plan("1 km", dropna=True, by="n")
+    assert "2 of 3 rows: 1 misses 'geometry'; 1 misses 'n'" in str(plan)
+    listed = plan.list_left_out()[["row", "column"]]
+    assert listed.to_numpy().tolist() == [[1, "n"], [2, "geometry"]]
+
+
 def test_texts_and_sets_without_a_value():
     frame = pd.DataFrame({"t": ["a b", None, "a b", "c"], "g": [1.0, 1.0, NAN, 2.0]})
     plan = frame.simjoin.edit_plan("t", 1, by="g")

@@ -201,4 +201,4 @@ def test_missing_and_empty_points():
     assert left["left"].tolist() == [0, 1, 2, 3]
     assert left["right"].isna().tolist() == [False, True, True, False]
     plan = frame.simjoin.plan(1.5, dropna=True)
-    assert "2 of 4 rows: 2 miss 'geometry.x'" in str(plan)
+    assert "2 of 4 rows: 2 miss 'geometry'" in str(plan)
