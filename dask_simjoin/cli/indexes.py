@@ -234,9 +234,11 @@ def _update(**params: Any) -> None:
             new = new.map_partitions(
                 _without_gaps, own, meta=_without_gaps(new._meta, own)
             )
-        return found.update(
-            new, delete=delete, if_exists=params["if_exists"], batch=params["batch"]
-        )
+        files = [] if new is None else [new]
+        with columns_of_files(files, reader, (params["tables"],) * 2):
+            return found.update(
+                new, delete=delete, if_exists=params["if_exists"], batch=params["batch"]
+            )
 
     with target.made() as begun:
         with naming_places(reader):

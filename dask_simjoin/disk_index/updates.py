@@ -269,7 +269,7 @@ def _check_columns(
         )
         raise ColumnError(
             f"The new rows lack columns {listed(missing)} of the index; they have "
-            f"{listed(meta.columns)}. "
+            f"{listed(meta.columns) or 'none of its columns'}. "
             f"All rows need the columns of {called} of the index.{points}"
         )
 

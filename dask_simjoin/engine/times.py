@@ -37,11 +37,23 @@ def times_of(column: Series, unit: str, option: str) -> tuple[Array, Array]:
     try:
         return (_on_gpu if on_gpu(column) else _on_host)(column, unit)
     except (pa.ArrowInvalid, pd.errors.OutOfBoundsDatetime, OverflowError, ValueError):
+        holds = (
+            f"other values than times, or times beyond the range of the unit {unit!r}. "
+            "Convert the column with pandas.to_datetime()"
+        )
+        if column.dtype == object and _has_zones(column):
+            holds = (
+                "times of several time zones. Convert them to one zone with "
+                "pandas.to_datetime(..., utc=True)"
+            )
         raise ColumnError(
-            f"{option}= names {column.name!r} of dtype {column.dtype}. It holds other "
-            f"values than times, or times beyond the range of the unit {unit!r}. "
-            "Convert the column with pandas.to_datetime()."
+            f"{option}= names {column.name!r} of dtype {column.dtype}. It holds {holds}."
         ) from None
+
+
+def _has_zones(column: Series) -> bool:
+    """Return whether any value of a column of objects is a time with a time zone."""
+    return any(getattr(value, "tzinfo", None) is not None for value in column)
 
 
 def _own_unit(dtype: DType) -> Any:

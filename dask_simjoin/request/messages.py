@@ -501,7 +501,7 @@ def not_an_option(
     if key in ("weight", "weights") and "min_samples" in known:
         key = "sample_weight"
     if key == "by" and "suffixes" in known:
-        return f". {_filtered(value, key)}."
+        return f". {_filtered(value, key, known)}."
     if key == "by" and "other" not in known:
         return (
             f". Call {verb}() for the rows of each group of frame.groupby({value!r})."
@@ -529,7 +529,7 @@ def not_an_option(
                     "box=...)."
                 )
             elif option != "box" and "suffixes" in known:
-                remedy = f" {_filtered(value, option)}."
+                remedy = f" {_filtered(value, option, known)}."
             elif option != "box" and verb.endswith(("duplicates", "duplicated")):
                 remedy = f" {_one_of_each_group(value, option, verb)}."
             return f". Only {CONDITIONED} take {option}=.{remedy}"
@@ -543,12 +543,13 @@ def not_an_option(
     return elsewhere(name, OPTIONS, known) + options
 
 
-def _filtered(columns: Any, option: str) -> str:
+def _filtered(columns: Any, option: str, known: Collection[object]) -> str:
     """Return advice to filter pairs by the columns that `by`, `different` or `within`
-    names.
+    names. `known`: the options of the verb.
     """
     names, test = _filter(columns, option)
-    return f"Keep the columns with keep={names!r}, and filter the pairs: {test}"
+    first = " (without best=, which chooses before the filter)" * ("best" in known)
+    return f"Keep the columns with keep={names!r}, and filter the pairs{first}: {test}"
 
 
 def _filter(columns: Any, option: str) -> tuple[list[Any], str]:

@@ -97,6 +97,15 @@ def test_rows_are_deleted_without_a_table(points):
     assert "There is nothing to update" in ran.output and "--delete" in ran.output
 
 
+def test_new_rows_with_another_separator(points, tmp_path):
+    text = (tmp_path / "second.csv").read_text().replace(",", ";")
+    (tmp_path / "third.csv").write_text(text)
+    words = "update", "grown", "third.csv", "-o", "changes.csv", *QUIET
+    told = run(*words, code=2).stderr
+    assert "they have none of its columns" in told and "add --separator ';'" in told
+    run(*words, "--separator", ";")
+
+
 def test_an_index_is_no_place_for_outputs(points, tmp_path):
     """What is in its folder is the index's own, be it replaced or added to."""
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}

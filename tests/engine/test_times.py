@@ -41,6 +41,9 @@ def test_other_columns():
     assert not holds_times(lists) and not holds_times(pd.Series([1]))
     with pytest.raises(ColumnError, match="keep= names 'a' of dtype object"):
         times_of(lists.rename("a"), "ms", "keep")
+    zones = pd.Series([pd.Timestamp(0, tz=zone) for zone in ("UTC", "Europe/Berlin")])
+    with pytest.raises(ColumnError, match=r"several time zones.*utc=True"):
+        times_of(zones.rename("a"), "ms", "keep")
     late = pd.Series([2**62], dtype="datetime64[s]")
     with pytest.raises(ColumnError, match="beyond the range of the unit 'ms'"):
         times_of(late, "ms", "keep")

@@ -826,11 +826,12 @@ def test_pairs_of_texts_and_sets_are_filtered_by_further_columns():
     text = told(OptionTypeError, frame.simjoin.edit_self_join, "t", 1, within={"p": 1})
     assert "take within=. Keep the columns with keep=['p'], and filter" in text
     pairs = frame.simjoin.edit_self_join("t", 1, keep=["p", "g"])
-    near = text.partition("filter the pairs: ")[2][:-1].replace("...", "1")
+    chosen = "filter the pairs (without best=, which chooses before the filter): "
+    near = text.partition(chosen)[2][:-1].replace("...", "1")
     assert eval(near, {"pairs": pairs})["right"].tolist() == [1]
     how = {"threshold": 0.1, "tokenizer": ("qgrams", 1)}
     text = told(OptionTypeError, frame.simjoin.set_self_join, "t", by="g", **how)
-    same = text.partition("filter the pairs: ")[2][:-1]
+    same = text.partition(chosen)[2][:-1]
     assert eval(same, {"pairs": pairs})["right"].tolist() == [1]
 
 
