@@ -227,7 +227,8 @@ class TableReader:
         return found[:2]
 
     def separator_hint(self, own: Sequence[str], other: Sequence[str]) -> str:
-        """Return what to do if the header of a CSV table was not split; "" if all were.
+        """Return what to do if the header of a CSV table was not split, or is a comment;
+        "" if all are headers.
 
         `own`, `other`: the paths of both tables.
         """
@@ -235,6 +236,11 @@ class TableReader:
         left = first.get(tuple(own))
         right = first.get(tuple(other)) if tuple(other) != tuple(own) else None
         for file, option in ((left, "--separator"), (right, "--other-separator")):
+            if file is not None and file.columns[0].startswith("# "):
+                return (
+                    f"The first line of {file.name} is its header, but looks like a "
+                    "comment: remove the lines above the header."
+                )
             mark = None if file is None else file.likely_separator()
             if file is None or mark is None:
                 continue

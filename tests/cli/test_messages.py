@@ -359,3 +359,10 @@ def test_times_as_coordinates(kind):
     getattr(table, f"to_{kind}")(f"a.{kind}", index=False)
     said = run("count-pairs", f"a.{kind}", "--eps", "1", "--on", "t", code=2).stderr
     assert "near in time, use --within" in said
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_comment_above_the_header():
+    Path("a.csv").write_text("# made by X\nid,x\n1,5\n2,6\n")
+    said = run("count-pairs", "a.csv", "--eps", "1", "--on", "x", code=2).stderr
+    assert "looks like a comment: remove the lines above the header." in said
