@@ -15,7 +15,7 @@ from dask_simjoin.neighbors import (
     RadiusNeighborsTransformer,
 )
 from tests.support.oracle import in_unit
-from tests.support.profiles import chosen, every_nth, in_turns
+from tests.support.profiles import chosen, in_turns
 
 SPHERE = {"on": ["lat", "lon"], "metric": "haversine"}
 SIZES = {
@@ -70,7 +70,7 @@ VERBS = [
 ]
 
 
-@in_turns(1, unit=every_nth(3, SIZES), verb=VERBS)
+@in_turns(1, unit=list(SIZES), verb=VERBS)
 def test_units_on_the_sphere(verb, unit):
     verb, two = verb
     frame, other = places(60, 0), places(50, 1) if two else None
