@@ -8,10 +8,10 @@ page shows it in a text block behind a mark that no reader sees::
     14092
     ```
 
-`<!-- output: numbers vary -->` marks output whose numbers depend on the machine. Its
-words are compared. Its numbers, their units of time and bytes, and progress bars are
-not. `<!-- output: one run -->` marks output whose lines depend on the run: only its
-first line is compared, without numbers.
+`<!-- output: numbers vary -->` marks output whose measurements depend on the machine. Its
+words and integers are compared. Decimal numbers, numbers with a unit of time or bytes,
+and progress bars are not. `<!-- output: one run -->` marks output whose lines depend on
+the run: only its first line is compared, in the same way.
 
 `python -m tests.support.outputs --write PAGE ...` runs the pages and writes the output
 under each block.
@@ -36,6 +36,13 @@ from tests.support.paths import ROOT
 
 NEEDS = re.compile(r"<!-- needs: (\w+) -->")
 OUTPUT = re.compile(r"<!-- output(?:: (numbers vary|one run))? -->")
+MEASURED = re.compile(
+    r"(?<![\d.,])\d[\d,]*(?:\.\d+(?: UNIT)?| UNIT)".replace(
+        "UNIT", r"(?:[mu]?s|[kMGT]?i?B)\b"
+    )
+)
+"""Matches a decimal number, or a number with a unit of time or bytes."""
+
 WIDTH = 72
 """Width of shown output; longer lines are wrapped."""
 
@@ -158,7 +165,7 @@ def same(block, output):
 
 def _words(output):
     output = re.sub(r"^\[[# ]*\] \|.*$", "", output, flags=re.MULTILINE)
-    output = re.sub(r"\d[\d,.]*(?: (?:ms|us|s|[kMGT]iB|B)\b)?", "#", output)
+    output = MEASURED.sub("#", output)
     return re.sub(r"\s+", " ", output).strip()
 
 

@@ -3,8 +3,10 @@ and tables are true.
 """
 
 import ast
+import dataclasses
 import importlib.util
 import inspect
+import json
 import os
 import re
 import runpy
@@ -12,6 +14,8 @@ import zlib
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from benchmarks import tables
@@ -21,6 +25,7 @@ from benchmarks.tables.comparisons import Comparison
 from dask_simjoin import errors
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.cli.main import CODES
+from tests.cli import test_commands as commands
 from tests.support import outputs
 from tests.support.outputs import blocks
 from tests.support.paths import ROOT
@@ -338,10 +343,51 @@ def test_outputs_are_written_and_compared(tmp_path):
         page.read_text().replace("<!-- output -->", "<!-- output: numbers vary -->")
     )
     second = blocks(page)[1]
-    assert outputs.same(second, "1\n3") and not outputs.same(second, "1\ntwo")
+    assert not outputs.same(second, "1\n3") and not outputs.same(second, "1\ntwo")
+    varying = dataclasses.replace(second, output="3 rows, 1,024 B, 2.5 s, 16 bytes")
+    assert outputs.same(varying, "3 rows, 2 kiB, 110 ms, 16 bytes")
+    assert not outputs.same(varying, "4 rows, 2 kiB, 110 ms, 16 bytes")
+    assert not outputs.same(varying, "3 rows, 2 kiB, 110 ms, 24 bytes")
     page.write_text(page.read_text().replace("numbers vary", "one run"))
     second = blocks(page)[1]
-    assert outputs.same(second, "2\ntwo") and not outputs.same(second, "two\n2")
+    assert outputs.same(second, "1\ntwo") and not outputs.same(second, "2\ntwo")
+
+
+def texts(page):
+    """Return the text blocks of a page that none of its Python blocks prints."""
+    lines, printed = page.read_text().splitlines(), set()
+    for block in blocks(page):
+        if block.output is not None:
+            printed.add(block.output_end)
+    starts = [at for at, line in enumerate(lines, 1) if line == "```text"]
+    ends = [lines.index("```", at) + 1 for at in starts]
+    return [
+        " ".join(" ".join(lines[start : end - 1]).split())
+        for start, end in zip(starts, ends, strict=True)
+        if end not in printed
+    ]
+
+
+def test_commands_print_what_pages_show(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    good = [f"{row},1.5,8.5" for row in range(7010)]
+    Path("stops.csv").write_text("\n".join(["id,lat,lon", *good, "4711,north,8.5\n"]))
+    on = ("--on", "lat,lon", "--scheduler", "synchronous")
+    error = commands.run("self-join", "stops.csv", *on, "--eps", "1", "-o", "p", code=3)
+    table = pd.DataFrame({"lat": np.minimum(np.arange(999.0), 996), "lon": 0.0})
+    table.loc[:2, "lat"], table.loc[3, "lon"] = np.nan, np.inf
+    table.to_csv("table.csv", index=False)
+    options = ("--eps", "0.5", "--dropna", "-o", "rest.csv")
+    monkeypatch.setattr(commands.commands, "compiled_here", lambda: False)
+    wrote = commands.run("dedup", "table.csv", *on, *options)
+    recording = tables.RESULTS / "shell" / "2026-11-22-60m-busy-epyc.cast"
+    parts = [json.loads(line)[2] for line in recording.read_text().splitlines()[1:]]
+    ended = re.sub(r"\x1b\[[\d;]*m", "", "".join(parts)).rpartition(" joining ")
+    printed = [error.output, ended[1] + ended[2], wrote.output.splitlines()[-1]]
+    shown = [text for page in PAGES for text in texts(page)]
+    assert shown[:2] == [" ".join(one.split()) for one in printed[:2]]
+    seconds = re.compile(r"in \d+\.\d s")
+    assert [seconds.sub("", one) for one in shown[2:]] == [seconds.sub("", printed[2])]
 
 
 def test_links_to_other_projects_have_whole_addresses(tmp_path, monkeypatch):
