@@ -55,6 +55,11 @@ merged. Pairs that are matched take as many: two copies of both row numbers, the
 and the order.
 """
 
+RUN = 1 << 9
+"""The stability of a cluster is summed over runs of so many of its rows, in their
+order, and then over the runs. So all devices round alike.
+"""
+
 NANO = 1e-9
 """Seconds of a nanosecond."""
 

@@ -156,7 +156,7 @@ class HDBSCAN(Clustering):
     >>> model.single_linkage_tree_.to_numpy()[:2].tolist()
     [[0.0, 1.0, 1.0, 2.0], [3.0, 4.0, 1.0, 2.0]]
     >>> [rows.ravel().tolist() for rows in model.exemplars_]
-    [[0.0, 1.0], [40.0, 41.0]]
+    [[0.0, 1.0, 2.5], [40.0, 41.0, 42.5]]
     """
 
     hdbscan_: Frame

@@ -588,11 +588,6 @@ the parent splits (float64), and its number of rows (int32). Cluster 0 contains 
 rows. Other clusters are numbered by their last merges, the last merge first.
 """
 
-RUN = 1 << 9
-"""The stability of a cluster is summed over runs of so many of its rows, in their
-order, and then over the runs. So all devices round alike.
-"""
-
 RowMeasures = tuple[np.ndarray, np.ndarray, np.ndarray]
 """What the rows that leave a cluster tell about it, as three arrays with one value per
 cluster, on the host.

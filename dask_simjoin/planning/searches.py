@@ -277,7 +277,7 @@ def largest_totals(
     least this total to the box are used, because these are far enough from every point
     in it.
     """
-    if len(x) <= neighbors:
+    if not len(lower) or len(x) <= neighbors:
         return np.full(len(lower), np.inf)
     number = len(lower)
     for _ in range(0 if np.array_equal(lower, upper) else 2):

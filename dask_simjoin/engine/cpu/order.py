@@ -6,8 +6,6 @@ of blocks, level by level, while the run is in its core's own cache.
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import order as kernels
@@ -17,13 +15,8 @@ from dask_simjoin.engine.index.kdtree import (
     block_sizes,
     middle,
 )
-from dask_simjoin.engine.process import (
-    numbers_apart,
-    shared_out,
-    threads_for,
-    together,
-)
-from dask_simjoin.sizes import BATCH, HELD_PER_THREAD, IN_CACHE, MIN_PART
+from dask_simjoin.engine.process import numbers_apart, shared_out
+from dask_simjoin.sizes import BATCH, HELD_PER_THREAD, IN_CACHE
 
 
 def by_row(x: np.ndarray, threads: int) -> np.ndarray:
@@ -69,19 +62,10 @@ def kd_order(
         min_items=numbers_apart(len(dims)),
     )
     sizes = np.array([*block_sizes(n, tile, fan_out, cuts), tile])
-    threads = threads_for(n, threads, IN_CACHE)
-    # allocated once for all levels, because the first use of memory is slow
-    keys = np.empty(n if sizes[0] > BATCH or threads > 1 else 0, np.uint64)
-    spare = np.empty(n if threads > 1 else 0, np.uint64)
     level = 0
-    blocks = 1
-    while sizes[level] > tile and (
-        blocks < threads
-        or (sizes[level] > BATCH and blocks < HELD_PER_THREAD * threads)
-    ):
-        _cut(numbers, order, sizes[level:], keys, spare, threads)
+    while sizes[level] > BATCH and -(-n // sizes[level]) < HELD_PER_THREAD * threads:
+        _cut(numbers, order, int(sizes[level]), int(sizes[level + 1]), threads)
         level += 1
-        blocks = -(-n // int(sizes[level]))
 
     def cut_blocks(start: int, stop: int) -> None:
         # no larger than needed, because the allocator keeps it for each thread
@@ -92,8 +76,7 @@ def kd_order(
             np.empty(run, np.uint64),
             np.empty(kernels.PIVOTS, np.uint64),
         )
-        own = keys[start:stop]
-        _cut_runs(numbers, order[start:stop], sizes[level:], own, scratch)
+        _cut_runs(numbers, order[start:stop], sizes[level:], scratch)
 
     shared_out(cut_blocks, n, threads, int(sizes[level]), IN_CACHE)
     return order
@@ -103,50 +86,35 @@ def _cut_runs(
     numbers: np.ndarray,
     order: np.ndarray,
     sizes: np.ndarray,
-    keys: np.ndarray,
     scratch: tuple[np.ndarray, ...],
 ) -> None:
-    """Cut the blocks in `order`, each of `sizes[0]` points, into blocks of a tile.
-
-    `keys`: scratch, if blocks have more than `BATCH` points.
-    """
+    """Cut the blocks in `order`, each of `sizes[0]` points, into blocks of a tile."""
     if sizes[0] <= BATCH:
         for start in range(0, len(order), BATCH):
             kernels.order_run(numbers, order[start : start + BATCH], sizes, *scratch)
         return
     for start in range(0, len(order), int(sizes[0])):
-        block, own = (some[start : start + int(sizes[0])] for some in (order, keys))
-        _cut(numbers, block, sizes, own)
-        _cut_runs(numbers, block, sizes[1:], own, scratch)
+        block = order[start : start + int(sizes[0])]
+        _cut(numbers, block, int(sizes[0]), int(sizes[1]))
+        _cut_runs(numbers, block, sizes[1:], scratch)
 
 
 def _cut(
-    numbers: np.ndarray,
-    order: np.ndarray,
-    sizes: np.ndarray,
-    keys: np.ndarray,
-    spare: np.ndarray | None = None,
-    threads: int = 1,
+    numbers: np.ndarray, order: np.ndarray, size: int, part: int, threads: int = 1
 ) -> None:
-    """Cut each block of `sizes[0]` points in `order` along its widest dimension into
-    parts of `sizes[1]` points. `keys`, `spare`: scratch, one key for each point.
+    """Cut each block of `size` points in `order` along its widest dimension into parts
+    of `part` points.
     """
-    n, size, part = len(order), int(sizes[0]), int(sizes[1])
-    # all threads of all blocks are woken one after the other
-    each = max(1, threads_for(n, threads, MIN_PART) // -(-n // size))
+    keys = np.empty(len(order), np.uint64)
 
     def pack(start: int, stop: int) -> None:
         kernels.pack_blocks(numbers, order, size, start, stop, keys)
 
-    def divide(first: int) -> None:
-        block = slice(first, min(first + size, n))
-        other = None if spare is None else spare[block]
-        found, points = divided(keys[block], part, each, other), order[block]
+    def unpack(start: int, stop: int) -> None:
+        kernels.unpack_blocks(keys[start:stop], order[start:stop])
 
-        def unpack(start: int, stop: int) -> None:
-            kernels.unpack_blocks(found[start:stop], points[start:stop])
-
-        shared_out(unpack, len(points), each)
-
-    shared_out(pack, n, threads)
-    together([functools.partial(divide, at) for at in range(0, n, size)], threads)
+    shared_out(pack, len(order), threads)
+    for start in range(0, len(order), size):
+        block = slice(start, start + size)
+        keys[block] = divided(keys[block], part, threads)
+    shared_out(unpack, len(order), threads)

@@ -11,9 +11,6 @@ from dask_simjoin.engine.cpu.kernels import sorting as kernels
 from dask_simjoin.engine.process import shared_out, threads_for, together
 from dask_simjoin.sizes import MIN_PART
 
-SAMPLED = 128
-"""Number of sampled keys per range."""
-
 MAX_PARTS = np.iinfo(np.uint8).max + 1
 """Keys are dealt to at most this many ranges, whose numbers are stored in a byte."""
 
@@ -23,18 +20,16 @@ def threads_to_sort(keys: int, threads: int) -> int:
     return min(threads_for(keys, threads, MIN_PART), MAX_PARTS)
 
 
-def dealt(
-    keys: np.ndarray, bits: int, parts: int, spare: np.ndarray | None = None
-) -> tuple[np.ndarray, list[int]]:
+def dealt(keys: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int]]:
     """Reorder keys (n,), uint64, into ascending ranges of about equal size.
 
     Return the keys, and the boundaries of the ranges. Keys that differ only in their
-    lowest `bits` bits are in one range. `spare` (n,): memory for the result.
+    lowest `bits` bits are in one range.
     """
     n = len(keys)
     if parts == 1:
         return keys, [0, n]
-    some = np.sort(keys[:: -(-n // (SAMPLED * parts))])
+    some = np.sort(keys[:: -(-n // 4096)])
     upper = some[np.arange(1, parts) * len(some) // parts]
     upper = upper >> np.uint64(bits) << np.uint64(bits)
     if not upper[-1]:
@@ -52,7 +47,7 @@ def dealt(
     numbers = np.array([found for _, _, found in counted])
     ends = np.concatenate([[0], np.cumsum(numbers.sum(axis=0))])
     at = ends[:-1] + np.cumsum(numbers, axis=0) - numbers
-    out = np.empty_like(keys) if spare is None else spare
+    out = np.empty_like(keys)
     together(
         [
             functools.partial(kernels.deal_keys, keys, start, stop, part, own, out)
@@ -62,24 +57,28 @@ def dealt(
     return out, ends.tolist()
 
 
-def sort_keys(keys: np.ndarray, low_bit: int, spare: np.ndarray) -> None:
-    """Sort keys (n,), uint64, by their bits from `low_bit` on. Keys with the same bits
-    stay in their order. The memory of `spare` (n,), 8 bytes a key, is overwritten.
+def sort_keys(keys: np.ndarray, low_bit: int, spare: np.ndarray, threads: int) -> None:
+    """Sort different keys (n,), uint64, which differ in the bits from `low_bit` on or
+    are in the order of the lower bits. The memory of `spare` (n,), 8 bytes a key, may
+    be overwritten.
 
-    NumPy takes several times as long on processors whose vectors it does not use.
+    `threads`: number of threads that sort other keys at the same time. If it is 1, keys
+    are sorted by digits: NumPy takes several times as long on processors whose vectors
+    it does not use. Several threads are faster with NumPy's sort: see decision 22.
     """
+    if threads > 1:
+        keys.sort()
+        return
     kernels.sort_keys(
         keys, low_bit, kernels.empty_counts(low_bit), spare.view(np.uint64)
     )
 
 
-def divided(
-    keys: np.ndarray, part: int, threads: int, spare: np.ndarray | None = None
-) -> np.ndarray:
+def divided(keys: np.ndarray, part: int, threads: int) -> np.ndarray:
     """Reorder different keys (n,), uint64, so that each run of `part` keys has smaller
-    keys than the next run. The memory of `keys` and of `spare` (n,) may be reused.
+    keys than the next run. The memory of `keys` may be reused.
     """
-    keys, ends = dealt(keys, 0, threads_to_sort(len(keys), threads), spare)
+    keys, ends = dealt(keys, 0, threads_to_sort(len(keys), threads))
 
     def divide(start: int, stop: int) -> None:
         first, last = start // part + 1, -(-stop // part)

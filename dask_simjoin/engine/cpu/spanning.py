@@ -181,7 +181,7 @@ def in_order(
     low, high = np.empty(number, np.int32), np.empty(number, np.int32)
 
     def lay_out(start: int, stop: int) -> None:
-        sort_keys(packed[start:stop], bits, away[start:stop])
+        sort_keys(packed[start:stop], bits, away[start:stop], len(ends) - 1)
         many = np.empty(((stop - start) // edge_order.MAX_INSERTION, 2), np.int64)
         runs = edge_order.lay_out_edges(
             packed, start, stop, bits, weight, edges, away, low, high, many

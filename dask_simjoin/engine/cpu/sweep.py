@@ -100,7 +100,9 @@ def build_grid(x: np.ndarray, g: SweepGrid, bounds: np.ndarray, threads: int) ->
     keys, starts = np.empty(n, np.int64), np.empty(n + 1, np.int64)
 
     def lay_out(start: int, stop: int) -> int:
-        sorting.sort_keys(packed[start:stop], position_bits, keys[start:stop])
+        sorting.sort_keys(
+            packed[start:stop], position_bits, keys[start:stop], len(ends) - 1
+        )
         return pack.lay_out(
             packed, start, stop, x, g.sweep, *bits, least, order, cols, keys, starts
         )

@@ -48,7 +48,6 @@ from dask_simjoin.engine.gpu.rounds import (
 from dask_simjoin.engine.gpu.sides import program
 from dask_simjoin.engine.index.gpu import NearestDeviceLayout
 from dask_simjoin.engine.protocols import (
-    RUN,
     Chosen,
     Clusters,
     Edges,
@@ -58,6 +57,7 @@ from dask_simjoin.engine.protocols import (
     RowMeasures,
 )
 from dask_simjoin.metrics.norms import Array, Index
+from dask_simjoin.sizes import RUN
 
 
 def _run(name: str, items: int, *arguments: Any) -> None:

@@ -21,8 +21,6 @@ def little(monkeypatch):
     monkeypatch.setattr(process, "BATCH", 100)
     monkeypatch.setattr(sorting, "MIN_PART", 100)
     monkeypatch.setattr(module, "BATCH", 1024)
-    monkeypatch.setattr(module, "MIN_PART", 100)
-    monkeypatch.setattr(module, "IN_CACHE", 10)
 
 
 def cuts_of(x):
@@ -90,22 +88,3 @@ def test_points_by_row(threads):
     assert found.flags.c_contiguous
     assert np.array_equal(found, x)
     assert module.by_row(x, threads) is x
-
-
-@pytest.mark.parametrize("threads", [2, 7, 16, 32])
-def test_each_thread_orders_a_block(monkeypatch, threads):
-    """Few large blocks are cut by all threads, until each thread has a block."""
-    parts = []
-
-    def shared_out(work, n, number, grain=1, min_items=None):
-        if work.__name__ == "cut_blocks":
-            parts.append((number, -(-n // grain)))
-        return process.shared_out(work, n, number, grain, min_items)
-
-    monkeypatch.setattr(module, "shared_out", shared_out)
-    x = np.random.default_rng(0).normal(size=(20_000, 2))
-    order = module.kd_order(x, cuts_of(x), TILE, FAN_OUT, threads)
-    assert np.array_equal(np.sort(order), np.arange(len(x)))
-    ((number, blocks),) = parts
-    assert number == threads
-    assert blocks >= threads

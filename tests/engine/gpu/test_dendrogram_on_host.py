@@ -9,8 +9,8 @@ import pytest
 
 from dask_simjoin.cluster.algorithms.condensed_tree import Condensed, choose
 from dask_simjoin.engine.cpu.spanning import SPANNER
-from dask_simjoin.engine.protocols import RUN
 from dask_simjoin.request.clusters import Choice
+from dask_simjoin.sizes import RUN
 from tests.support.host_fibers import fibers_like_cupy
 from tests.support.profiles import examples
 

@@ -11,8 +11,8 @@ import numpy as np
 from dask_simjoin.engine.cpu.kernels.components import find
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.tile_simd import prefetch
-from dask_simjoin.engine.protocols import RUN
 from dask_simjoin.metrics.norms import Array
+from dask_simjoin.sizes import RUN
 
 
 @kernel

@@ -212,7 +212,7 @@ find_leaving(int n, const long long* __restrict__ key, int rows, int* __restrict
 __device__ __forceinline__ int run_of(int cluster, int from, int length) { return from / length + cluster; }
 
 // Sums 1 / distance - birth of the rows of each run, in the order of rows, and finds the largest 1 / distance. See
-// `RUN` in engine/protocols.py. `birth`: of each of the `number` clusters.
+// `RUN` in sizes.py. `birth`: of each of the `number` clusters.
 extern "C" __global__ void
 sum_runs(int n, const long long* __restrict__ key, const int* __restrict__ begin, int number, int length,
          const double* __restrict__ row_lambda, const double* __restrict__ birth, double* __restrict__ sums,
