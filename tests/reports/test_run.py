@@ -130,8 +130,8 @@ def test_plain_frames_log_one_line(tagged, caplog):
 
 
 def test_what_has_no_report(lazy_tagged):
-    rows = pd.DataFrame(index=range(987_653))  # no other join has so many rows
-    for result in (rows, lazy_tagged, 3):
+    number = 987_653  # no other join has so many rows
+    for result in (pd.DataFrame(index=range(number)), lazy_tagged, number):
         with pytest.raises(
             UnsupportedFrameError, match=r"contains no lazy join|Several joins"
         ):
