@@ -10,7 +10,6 @@ import numpy as np
 from dask_simjoin.cluster.algorithms.condensed_tree import (
     ChosenClusters,
     Condensed,
-    stabilities,
 )
 from dask_simjoin.metrics.norms import add
 from dask_simjoin.request.spec import JoinSpec
@@ -21,18 +20,19 @@ BLOCK = 1 << 20
 
 
 def persistence(
-    tree: Condensed, chosen: ChosenClusters, labels: np.ndarray
+    tree: Condensed, stability: np.ndarray, chosen: ChosenClusters, labels: np.ndarray
 ) -> np.ndarray:
     """Return the stability of each chosen cluster (clusters,), divided by the largest
-    that its labeled rows can have: 0 to 1.
+    that its labeled rows can have: 0 to 1. `stability`: of each cluster of the tree.
     """
     places = _places(chosen)
     most = float(max(tree.row_lambda.max(initial=0.0), tree.birth.max(initial=0.0)))
     rows = np.bincount(labels[labels >= 0], minlength=len(places))
     if most in (0.0, np.inf):
         return np.ones(len(places))
-    found = stabilities(tree)[places]
-    return np.divide(found, rows * most, out=np.ones(len(places)), where=rows > 0)
+    return np.divide(
+        stability[places], rows * most, out=np.ones(len(places)), where=rows > 0
+    )
 
 
 def exemplars(tree: Condensed, chosen: ChosenClusters) -> list[np.ndarray]:

@@ -14,8 +14,10 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
     CLUSTER_FILL,
     Condensed,
     choose,
+    chosen_clusters,
     condensed_columns,
     label_rows,
+    numbered,
 )
 from dask_simjoin.cluster.centers import centroids, exemplars, medoids, persistence
 from dask_simjoin.cluster.hierarchy import hierarchy_driver
@@ -358,9 +360,13 @@ class HDBSCAN(Clustering):
             to_host(values_of(found[name]))[self._positions]
             for name in ("label", "probability")
         )
-        chosen = choose(hierarchy.condensed, hierarchy.choice)
-        self.cluster_persistence_ = persistence(hierarchy.condensed, chosen, labels)
-        rows = exemplars(hierarchy.condensed, chosen)
+        tree, choice = hierarchy.condensed, hierarchy.choice
+        measured = chosen_clusters(tree, choice)
+        chosen = numbered(tree, measured, choice)
+        self.cluster_persistence_ = persistence(
+            tree, measured.stability, chosen, labels
+        )
+        rows = exemplars(tree, chosen)
         columns = tuple(self._fitted.columns)
         x = to_host(frames_for(frame).coordinates(self._fitted, columns))
         self.exemplars_ = [x[some] for some in rows]

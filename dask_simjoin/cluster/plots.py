@@ -104,7 +104,8 @@ def plot_condensed_tree(
         if p >= 0:
             ax.plot([at[p], at[c]], [tree.birth[c]] * 2, color="black", linewidth=1)
     if select_clusters:
-        chosen, _, death, _ = chosen_clusters(tree, selection)
+        measured = chosen_clusters(tree, selection)
+        chosen, death = measured.chosen, measured.death
         ellipse = optional("matplotlib.patches", "matplotlib", "Plots").Ellipse
         for c in np.flatnonzero(chosen).tolist():
             own = width[cluster == c].max(initial=0.0)

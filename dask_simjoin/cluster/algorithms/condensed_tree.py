@@ -98,24 +98,28 @@ def condense(
     )
 
 
-class Measured(NamedTuple):
-    """Clusters of a condensed tree, some of which are chosen; each array has one value
-    per cluster.
+class MeasuredClusters(NamedTuple):
+    """The clusters of a condensed tree, and which of them are chosen. Each array has one
+    value per cluster.
     """
 
     chosen: np.ndarray  # mask of the chosen clusters
     first: np.ndarray  # the first row that leaves the cluster itself; -1: none does
+    # the sum over its rows of how much 1 / distance grows while they are in the cluster
+    stability: np.ndarray
     death: np.ndarray  # the largest 1 / distance where a row leaves the cluster
     deepest: np.ndarray  # the largest `death` of the cluster and those below it
 
 
-def chosen_clusters(tree: Condensed, choice: Choice) -> Measured:
+def chosen_clusters(tree: Condensed, choice: Choice) -> MeasuredClusters:
     """Measure the clusters, and choose some."""
     rows = tree.row_parent, tree.row_lambda
     return chosen_of(tree, spanner_of(rows[0]).measure_rows(*rows, tree.birth), choice)
 
 
-def chosen_of(tree: Condensed, measures: RowMeasures, choice: Choice) -> Measured:
+def chosen_of(
+    tree: Condensed, measures: RowMeasures, choice: Choice
+) -> MeasuredClusters:
     """Choose clusters. `measures`: of the rows that leave each cluster."""
     kernels = host_kernels("hierarchy")
     number = len(tree.parent)
@@ -150,18 +154,7 @@ def chosen_of(tree: Condensed, measures: RowMeasures, choice: Choice) -> Measure
         )
         chosen = found
         chosen[0] &= chosen.sum() == 1  # the root is chosen only if no other cluster is
-    return Measured(chosen, first, death, deepest)
-
-
-def stabilities(tree: Condensed) -> np.ndarray:
-    """Return the stability of each cluster (clusters,): the sum over its rows of how
-    much 1 / distance grows while they are in it.
-    """
-    rows = tree.row_parent, tree.row_lambda
-    _, stability, death = spanner_of(rows[0]).measure_rows(*rows, tree.birth)
-    shape = tree.parent, tree.birth, tree.rows
-    host_kernels("hierarchy").measure(*shape, stability, death, np.empty(len(death)))
-    return stability
+    return MeasuredClusters(chosen, first, stability, death, deepest)
 
 
 class ChosenClusters(NamedTuple):
@@ -185,9 +178,11 @@ def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
     return numbered(tree, chosen_clusters(tree, choice), choice)
 
 
-def numbered(tree: Condensed, measured: Measured, choice: Choice) -> ChosenClusters:
+def numbered(
+    tree: Condensed, measured: MeasuredClusters, choice: Choice
+) -> ChosenClusters:
     """Number the chosen clusters in the order of their first rows."""
-    chosen, first, death, deepest = measured
+    chosen, first, _, death, deepest = measured
     number, eps = len(tree.parent), choice.cluster_selection_epsilon
     enough = 1 / eps if eps > 0 else float(death[0])
     of, names = np.empty(number, np.int32), np.full(number, -1, np.int64)
